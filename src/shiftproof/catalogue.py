@@ -1,0 +1,129 @@
+"""Names for methods: a catalogue finds every class that registers itself in a folder, and plug-ins by entry point.
+
+To add a method, write one file in the folder with the registration line on top of the class; nothing else changes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from importlib.metadata import entry_points
+from typing import Any, Generic, TypeVar
+
+from shiftproof.errors import UnknownName, UsageError
+
+__all__ = ["Catalogue", "Entry", "options_of"]
+
+T = TypeVar("T")
+C = TypeVar("C", bound=type)
+
+
+@dataclass(frozen=True)
+class Entry(Generic[T]):
+    """A registered class with its name and metadata (paper, guarantee, cost)."""
+
+    name: str
+    cls: type[T]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def summary(self) -> str:
+        """The first line of the class's docstring."""
+        return (self.cls.__doc__ or "").strip().split("\n")[0]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Option names and defaults; a required one has the value `...`."""
+        return options_of(self.cls)
+
+
+class Catalogue(Generic[T]):
+    """The methods of one kind, by name: `OBJECTIVES.create("erm")`.
+
+    Modules of `package` are imported at the first look-up; entry points of the group ``shiftproof.<package's last
+    part>`` are loaded then too, so that an installed plug-in needs no configuration.
+    """
+
+    def __init__(self, kind: str, package: str) -> None:
+        self.kind = kind
+        self._package = package
+        self._entries: dict[str, Entry[T]] = {}
+        self._complete = False
+
+    def register(self, name: str, **metadata: str) -> Callable[[C], C]:
+        """Class decorator that enters a frozen dataclass under `name`."""
+
+        def enter(cls: C) -> C:
+            known = self._entries.get(name)
+            if known is not None and known.cls.__qualname__ != cls.__qualname__:
+                raise UsageError(f"two {self.kind}s are called {name!r}: {known.cls.__module__} and {cls.__module__}")
+            self._entries[name] = Entry(name, cls, metadata)
+            return cls
+
+        return enter
+
+    def __getitem__(self, name: str) -> Entry[T]:
+        self._discover()
+        if name not in self._entries:
+            raise UnknownName(self.kind, name, self._entries)
+        return self._entries[name]
+
+    def __contains__(self, name: str) -> bool:
+        self._discover()
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[Entry[T]]:
+        self._discover()
+        return iter(sorted(self._entries.values(), key=lambda entry: entry.name))
+
+    def create(self, name: str, options: Mapping[str, Any] | None = None) -> T:
+        """Build the method called `name`; unknown and missing options get a sentence."""
+        entry, options = self[name], dict(options or {})
+        for option in options:
+            if option not in entry.options:
+                raise UnknownName(f"option of {self.kind} {name!r}:", option, entry.options)
+        for option, default in entry.options.items():
+            if default is ... and option not in options:
+                raise UsageError(f"{self.kind} {name!r} needs a value for {option!r}: --set {self.kind}.{option}=...")
+        try:
+            return entry.cls(**options)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"{self.kind} {name!r} can't be built with {options}: {error}") from error
+
+    def name_of(self, method: object) -> str:
+        """The name under which the class of `method` is registered, or its class name if it is not."""
+        self._discover()
+        return next((e.name for e in self._entries.values() if e.cls is type(method)), type(method).__name__)
+
+    def class_named(self, attribute: str) -> type[T]:
+        """The registered class called `attribute` in Python (`sp.objectives.ERM`); AttributeError if there is none."""
+        if not attribute.startswith("_"):
+            for entry in self:
+                if entry.cls.__name__ == attribute:
+                    return entry.cls
+        raise AttributeError(f"module {self._package!r} has no attribute {attribute!r}")
+
+    def _discover(self) -> None:
+        if self._complete:
+            return
+        package = importlib.import_module(self._package)
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{self._package}.{module.name}")
+        for point in entry_points(group=f"shiftproof.{self._package.rsplit('.', 1)[-1]}"):
+            point.load()
+        self._complete = True
+
+
+def options_of(cls: type) -> dict[str, Any]:
+    """The fields of a dataclass and their defaults; a required one has the value `...`."""
+    if not is_dataclass(cls):
+        return {}
+    defaults = {}
+    for item in fields(cls):
+        if item.default_factory is not MISSING:
+            defaults[item.name] = item.default_factory()
+        else:
+            defaults[item.name] = ... if item.default is MISSING else item.default
+    return defaults

@@ -1,0 +1,18 @@
+"""Run shards of work and survive: workers, a journal, atomic files, progress. Knows nothing of what it runs."""
+
+from shiftproof.execution.files import check_writable, read_json, write_atomically, write_json
+from shiftproof.execution.journal import Journal
+from shiftproof.execution.progress import Progress, progress
+from shiftproof.execution.workers import run_shards, single_threaded
+
+__all__ = [
+    "Journal",
+    "Progress",
+    "check_writable",
+    "progress",
+    "read_json",
+    "run_shards",
+    "single_threaded",
+    "write_atomically",
+    "write_json",
+]

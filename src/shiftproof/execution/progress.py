@@ -1,0 +1,95 @@
+"""Progress for people: a bar with ETA on a terminal, plain lines in a log, nothing when nobody asked."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, Protocol, TextIO
+
+__all__ = ["Mode", "Progress", "progress"]
+
+Mode = Literal["auto", "lines", "off"]
+"""`auto`: a bar if stderr is a terminal, else nothing; `lines`: a bar if it is one, else a line now and then."""
+
+
+class Progress(Protocol):
+    """Something that is told how far the work is."""
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        """Count `amount` more pieces as done; `note` (loss, accuracy, rate) stands at the end of the bar."""
+
+
+@contextmanager
+def progress(label: str, total: int, mode: Mode = "auto", done: int = 0) -> Iterator[Progress]:
+    """Show how far a piece of work of `total` steps is, starting from `done`."""
+    if mode != "off" and sys.stderr.isatty():
+        yield from _bar(label, total, done)
+    elif mode == "lines":
+        lines = _Lines(label, total, done, sys.stderr)
+        yield lines
+        lines.close()
+    else:
+        yield _Silent()
+
+
+class _Silent:
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        """Say nothing."""
+
+
+class _Lines:
+    """A line at most every ten seconds, and one at the end if any was due or the work took a while."""
+
+    EVERY_SECONDS = 10.0
+
+    def __init__(self, label: str, total: int, done: int, stream: TextIO) -> None:
+        self._label, self._total, self._stream = label, total, stream
+        self._done = self._first = done
+        self._started = self._spoke = time.monotonic()
+        self._note = ""
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        self._done += amount
+        self._note = note or self._note
+        if time.monotonic() - self._spoke >= self.EVERY_SECONDS:
+            self._speak()
+
+    def close(self) -> None:
+        self._speak()
+
+    def _speak(self) -> None:
+        self._spoke = time.monotonic()
+        elapsed = self._spoke - self._started
+        rate = (self._done - self._first) / elapsed if elapsed else 0.0
+        left = f"{(self._total - self._done) / rate:.0f} s left" if rate and self._done < self._total else f"{elapsed:.0f} s"
+        note = f", {self._note}" if self._note else ""
+        self._stream.write(f"{self._label}: {self._done}/{self._total}, {left}{note}\n")
+        self._stream.flush()
+
+
+def _bar(label: str, total: int, done: int) -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}", style="dim"),
+    )
+    with RichProgress(*columns, console=Console(stderr=True)) as bars:
+        task = bars.add_task(label, total=total, completed=done, note="")
+
+        class Bar:
+            def advance(self, amount: int = 1, note: str = "") -> None:
+                if note:
+                    bars.update(task, advance=amount, note=note)
+                else:
+                    bars.update(task, advance=amount)
+
+        yield Bar()

@@ -1,0 +1,5 @@
+"""What may happen to an input: an adversary, chance, or nature changes it."""
+
+from shiftproof.perturbations.warp import rotate
+
+__all__ = ["rotate"]

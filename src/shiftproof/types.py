@@ -1,0 +1,87 @@
+"""The small values that travel between rooms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Batch", "Estimate", "Finding", "FloatArray", "IntArray", "Loss"]
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """One training step's samples: a minibatch of every source domain, one after the other.
+
+    `inputs` is N x ... in [0, 1], `labels` N integers; `sizes[i]` samples belong to the domain `names[i]`, in that
+    order. `step` counts from 0, for objectives that anneal.
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    step: int = 0
+
+    def mean_over_domains(self, values: Tensor) -> Tensor:
+        """The mean over domains of the mean of each domain's `values` (N numbers): every domain weighs the same."""
+        import torch
+
+        return torch.stack([part.mean() for part in values.split(self.sizes)]).mean()
+
+    def per_domain(self) -> list[Batch]:
+        """One batch for each domain, in the order of `names`."""
+        parts = zip(
+            self.inputs.split(self.sizes), self.labels.split(self.sizes), self.names, self.sizes, strict=True
+        )
+        return [Batch(inputs, labels, (name,), (size,), self.step) for inputs, labels, name, size in parts]
+
+
+class Loss:
+    """What an objective returns: a scalar to descend, and named parts for the record.
+
+    `Loss(error + weight * penalty, error=error, penalty=penalty)`
+    """
+
+    def __init__(self, total: Tensor, **parts: Tensor) -> None:
+        self.total = total
+        self.parts = {name: part.detach() for name, part in parts.items()}
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{name}={float(part):.4g}" for name, part in self.parts.items())
+        return f"Loss({float(self.total):.4g}{', ' + parts if parts else ''})"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number measured on `n` samples, with a two-sided interval at `level`."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    level: float = 0.95
+    method: str = ""
+
+    def format(self, unit: Callable[[float], str] = "{:.1%}".format) -> str:
+        """The value and its interval as text: '92.1% (86.4%-96.0%)'."""
+        return f"{unit(self.value)} ({unit(self.low)} to {unit(self.high)})"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The outcome of one validity check, shown as a row of a table or report."""
+
+    level: Literal["pass", "warn", "fail"]
+    code: str
+    message: str
+    evidence: dict[str, Any] = field(default_factory=dict)
