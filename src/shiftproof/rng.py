@@ -4,7 +4,7 @@ Two draws with different purposes or keys are independent; a draw with the same 
 any order, in any worker. Purposes keep apart what must not touch: noise that certifies never meets noise that trains.
 
 >>> numpy_generator(0, "bootstrap", "e=0.9").integers(100, size=3)
-array([37, 49, 97])
+array([69, 95, 62])
 """
 
 from __future__ import annotations

@@ -1,0 +1,19 @@
+"""Where data comes from: embedded digits, constructions on them, data sets on disk, folders; splits and checks."""
+
+from shiftproof.domains.domain import Domain, Domains, as_domains
+from shiftproof.domains.registry import DOMAINS, load_domains
+from shiftproof.domains.splits import held_out, train_part, validation_part
+from shiftproof.domains.validate import Validation, validate
+
+__all__ = [
+    "DOMAINS",
+    "Domain",
+    "Domains",
+    "Validation",
+    "as_domains",
+    "held_out",
+    "load_domains",
+    "train_part",
+    "validate",
+    "validation_part",
+]

@@ -1,0 +1,228 @@
+"""A domain is labelled samples from one place; domains share one label space and one input shape."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from shiftproof.domains.inputs import ArrayInputs, Inputs, SubsetInputs
+from shiftproof.errors import DataError, UnknownName, UsageError
+from shiftproof.types import IntArray
+
+__all__ = ["Domain", "Domains", "as_domains"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Domain:
+    """Labelled samples from one place: a hospital, a style, an environment.
+
+    `inputs` are float32 in [0, 1] when taken, before any normalisation. `ids` are stable names of the samples: equal
+    ids in two domains mean the same thing measured twice. `groups` (patient, slide, author) are never torn apart by a
+    split. `splits`, where the data set comes with them, say train, validation or test for each sample.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    inputs: Inputs
+    labels: IntArray
+    ids: NDArray[np.object_]
+    groups: NDArray[np.object_] | None = None
+    splits: NDArray[np.object_] | None = None
+
+    def __post_init__(self) -> None:
+        columns = {"labels": self.labels, "ids": self.ids, "groups": self.groups, "splits": self.splits}
+        for column, values in columns.items():
+            if values is not None and len(values) != len(self.inputs):
+                raise DataError(f"domain {self.name!r} has {len(self.inputs)} inputs but {len(values)} {column}")
+        if len(self.labels) and (self.labels.min() < 0 or self.labels.max() >= len(self.classes)):
+            raise DataError(
+                f"labels of {self.name!r} run from {self.labels.min()} to {self.labels.max()}, "
+                f"but {len(self.classes)} classes allow 0 to {len(self.classes) - 1}"
+            )
+
+    @classmethod
+    def from_arrays(
+        cls,
+        name: str,
+        inputs: NDArray[np.uint8] | NDArray[np.float32] | Tensor,
+        labels: ArrayLike,
+        classes: Sequence[str],
+        *,
+        ids: Sequence[str] | None = None,
+        groups: Sequence[str] | None = None,
+        splits: Sequence[str] | None = None,
+    ) -> Domain:
+        """A domain held in memory: uint8, or float in [0, 1], N x C x H x W. Ids default to '<name>/<index>'."""
+        return cls(
+            name,
+            tuple(classes),
+            ArrayInputs(inputs, name),
+            _integers(labels, name),
+            _objects(ids if ids is not None else [f"{name}/{i}" for i in range(len(inputs))]),
+            None if groups is None else _objects(groups),
+            None if splits is None else _objects(splits),
+        )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"domain {self.name!r} has {len(self)} samples; there is no number {index}")
+        return self.inputs.take(np.array([index % len(self)]))[0], int(self.labels[index])
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.shape))
+        groups = f", {len(set(self.groups.tolist()))} groups" if self.groups is not None else ""
+        return f"Domain({self.name!r}, {len(self)} samples of {shape}, {len(self.classes)} classes{groups})"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one input, C x H x W for images."""
+        return self.inputs.shape
+
+    @property
+    def units(self) -> NDArray[np.object_]:
+        """What a split or a bootstrap may not tear apart: the groups where there are any, else the ids."""
+        return self.ids if self.groups is None else self.groups
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of inputs, labels and ids."""
+        digest = hashlib.blake2b(self.inputs.fingerprint.encode(), digest_size=16)
+        digest.update(self.labels.tobytes())
+        digest.update("\0".join(map(str, self.ids.tolist())).encode())
+        return digest.hexdigest()
+
+    def take(self, indices: IntArray) -> tuple[Tensor, Tensor]:
+        """Inputs and labels at `indices`, as tensors."""
+        return self.inputs.take(indices), torch.from_numpy(self.labels[indices])
+
+    def subset(self, indices: ArrayLike) -> Domain:
+        """The same domain with only the samples at `indices`, without copying inputs."""
+        chosen = np.asarray(indices, np.int64)
+        return replace(
+            self,
+            inputs=SubsetInputs(self.inputs, chosen),
+            labels=self.labels[chosen],
+            ids=self.ids[chosen],
+            groups=None if self.groups is None else self.groups[chosen],
+            splits=None if self.splits is None else self.splits[chosen],
+        )
+
+
+class Domains:
+    """Several domains with one label space: iterate over them, or ask by name.
+
+    >>> from shiftproof.domains import load_domains
+    >>> sources, target = load_domains("colored-digits").leave_out("e=0.9")
+    >>> sources.names, len(target)
+    (('e=0.1', 'e=0.2'), 397)
+    """
+
+    def __init__(self, name: str, members: Sequence[Domain]) -> None:
+        self.name = name
+        self._members = {domain.name: domain for domain in members}
+        if not members:
+            raise DataError(f"data set {name!r} has no domain")
+        if len(self._members) != len(members):
+            raise DataError(f"data set {name!r} has two domains of the same name: {[d.name for d in members]}")
+        first = members[0]
+        for domain in members[1:]:
+            if domain.classes != first.classes:
+                raise DataError(
+                    f"domains {first.name!r} and {domain.name!r} have different classes: "
+                    f"{', '.join(first.classes)} and {', '.join(domain.classes)}"
+                )
+            if domain.shape != first.shape:
+                raise DataError(
+                    f"domains {first.name!r} and {domain.name!r} have inputs of different shape: "
+                    f"{first.shape} and {domain.shape}"
+                )
+
+    def __iter__(self) -> Iterator[Domain]:
+        return iter(self._members.values())
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __getitem__(self, name: str) -> Domain:
+        if name not in self._members:
+            raise UnknownName(f"domain of {self.name!r}:", name, self._members)
+        return self._members[name]
+
+    def __repr__(self) -> str:
+        return f"Domains({self.name!r}: " + ", ".join(f"{d.name} ({len(d)})" for d in self) + ")"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the domains, in their own order."""
+        return tuple(self._members)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The class names that all domains share, in the order of the labels."""
+        return next(iter(self)).classes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one input."""
+        return next(iter(self)).shape
+
+    def select(self, names: Sequence[str]) -> Domains:
+        """Only the named domains."""
+        return Domains(self.name, [self[name] for name in names])
+
+    def leave_out(self, name: str) -> tuple[Domains, Domain]:
+        """(all other domains, the named one): train on the first, ship to the second."""
+        target = self[name]
+        others = [domain for domain in self if domain.name != name]
+        if not others:
+            raise UsageError(f"{self.name!r} has one domain only, {name!r}; leaving it out leaves nothing to train on")
+        return Domains(self.name, others), target
+
+
+def as_domains(
+    data: Domains | Domain | tuple[Tensor, Tensor] | Mapping[str, tuple[Tensor, Tensor]], classes: int | None = None
+) -> Domains:
+    """Domains from what a Python caller may have: domains, a pair (inputs, labels), or a pair for each domain's name.
+
+    Pairs are checked here: inputs in [0, 1], labels from 0 to `classes` - 1 (one more than the largest if not given).
+    """
+    if isinstance(data, Domains):
+        return data
+    if isinstance(data, Domain):
+        return Domains(data.name, [data])
+    pairs: dict[str, Any] = dict(data) if isinstance(data, Mapping) else {"data": data}
+    for name, pair in pairs.items():
+        if not (isinstance(pair, tuple | list) and len(pair) == 2):
+            raise UsageError(f"{name!r} should be a pair (inputs, labels) or a Domain, not {type(pair).__name__}")
+        if len(pair[0]) != len(pair[1]):
+            raise DataError(f"{name!r} has {len(pair[0])} inputs but {len(pair[1])} labels")
+    if classes is None:
+        classes = 1 + max(int(_integers(labels, name).max(initial=0)) for name, (_, labels) in pairs.items())
+    names = [str(i) for i in range(classes)]
+    return Domains(
+        "pair", [Domain.from_arrays(name, torch.as_tensor(x), y, names) for name, (x, y) in pairs.items()]
+    )
+
+
+def _integers(labels: ArrayLike, owner: str) -> IntArray:
+    values = np.asarray(labels)
+    if values.ndim != 1 or values.dtype.kind not in "iub":
+        raise DataError(f"labels of {owner!r} should be one integer a sample, not {values.dtype} of shape {values.shape}")
+    return values.astype(np.int64)
+
+
+def _objects(values: Sequence[str]) -> NDArray[np.object_]:
+    column = np.empty(len(values), object)
+    column[:] = [str(value) for value in values]
+    return column

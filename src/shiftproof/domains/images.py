@@ -1,0 +1,204 @@
+"""Image files, decoded when they are asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import zipfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from shiftproof.errors import DataError
+from shiftproof.types import IntArray
+
+__all__ = ["Directory", "FileInputs", "Files", "ZipArchive", "decode", "dimensions", "is_image"]
+
+SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".ppm", ".gif"}
+CACHE_BYTES = 1 << 30
+"""Decoded images are kept in memory when all of a domain's together are smaller than this."""
+_SIXTEEN_BIT = {"I;16", "I;16B", "I;16L", "I;16N", "I"}
+
+
+class Files(Protocol):
+    """A tree of files: a directory or an archive."""
+
+    root: Path
+
+    def names(self) -> list[str]:
+        """Relative paths of all files, sorted."""
+
+    def read(self, name: str) -> bytes:
+        """The content of one file."""
+
+    def stamp(self, name: str) -> str:
+        """A short text that changes when the file does, cheaper than its content."""
+
+
+class Directory:
+    """Files below a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def names(self) -> list[str]:
+        """Relative paths of all files, sorted; hidden ones are passed over."""
+        found = []
+        for folder, folders, files in os.walk(self.root, followlinks=True):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            relative = Path(folder).relative_to(self.root)
+            found += [(relative / name).as_posix() for name in files if not name.startswith(".")]
+        return sorted(found)
+
+    def read(self, name: str) -> bytes:
+        """The content of one file."""
+        return (self.root / name).read_bytes()
+
+    def stamp(self, name: str) -> str:
+        """Size and the start of the content: enough to notice an exchanged image."""
+        with (self.root / name).open("rb") as file:
+            head = file.read(4096)
+            size = os.fstat(file.fileno()).st_size
+        return f"{size}:{hashlib.blake2b(head, digest_size=8).hexdigest()}"
+
+
+class ZipArchive:
+    """Files in a zip archive, below its single top folder if it has one."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        try:
+            self._archive = zipfile.ZipFile(root)
+        except (OSError, zipfile.BadZipFile) as error:
+            raise DataError(f"{root} is not a readable zip archive: {error}") from error
+        files = [info for info in self._archive.infolist() if not info.is_dir()]
+        tops = {info.filename.split("/", 1)[0] for info in files}
+        prefix = f"{tops.pop()}/" if len(tops) == 1 else ""
+        self._infos = {info.filename.removeprefix(prefix): info for info in files}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"root": self.root}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["root"])  # type: ignore[misc]
+
+    def names(self) -> list[str]:
+        """Relative paths of all files, sorted."""
+        return sorted(self._infos)
+
+    def read(self, name: str) -> bytes:
+        """The content of one file."""
+        return self._archive.read(self._infos[name])
+
+    def stamp(self, name: str) -> str:
+        """The checksum that the archive holds."""
+        return f"{self._infos[name].file_size}:{self._infos[name].CRC:08x}"
+
+
+class FileInputs:
+    """Images of any number, resized to channels x height x width; 8- and 16-bit, gray and colour."""
+
+    def __init__(self, files: Files, names: Sequence[str], shape: tuple[int, int, int]) -> None:
+        self._files, self._names, self._shape = files, list(names), shape
+        self._cache: dict[int, NDArray[np.generic]] | None = {} if len(names) * int(np.prod(shape)) < CACHE_BYTES else None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @cached_property
+    def fingerprint(self) -> str:
+        digest = hashlib.blake2b(repr(self._shape).encode(), digest_size=16)
+        for stamp in _in_threads(self._files.stamp, self._names):
+            digest.update(stamp.encode())
+        return digest.hexdigest()
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # a worker decodes its own share instead of being sent all pixels
+        return {**self.__dict__, "_cache": {} if self._cache is not None else None}
+
+    def take(self, indices: IntArray) -> Tensor:
+        wanted = indices.tolist()
+        missing = [i for i in wanted if self._cache is None or i not in self._cache]
+        fresh = dict(zip(missing, _in_threads(self._decode, missing), strict=True))
+        if self._cache is not None:
+            self._cache.update(fresh)
+            fresh = self._cache
+        if not wanted:
+            return torch.empty(0, *self._shape)
+        return torch.stack([_to_unit(fresh[i]) for i in wanted])
+
+    def prepare(self) -> None:
+        if self._cache is not None:
+            self.take(np.arange(len(self)))
+
+    def _decode(self, index: int) -> NDArray[np.generic]:
+        name = self._names[index]
+        try:
+            return decode(self._files.read(name), self._shape)
+        except (OSError, ValueError, SyntaxError, zipfile.BadZipFile, Image.DecompressionBombError) as error:
+            reason = "not an image" if isinstance(error, UnidentifiedImageError) else str(error)
+            raise DataError(
+                f"can't read the image {self._files.root / name}: {reason}. Replace or remove it; "
+                f"'shiftproof validate' lists all such files."
+            ) from error
+
+
+def decode(content: bytes, shape: tuple[int, int, int]) -> NDArray[np.generic]:
+    """An image file as channels x height x width: uint8, or float32 in [0, 1] where it has more than 8 bits.
+
+    Pillow reads 16-bit gray at full depth and 16-bit colour at its upper 8 bits.
+    """
+    channels, height, width = shape
+    with Image.open(io.BytesIO(content)) as image:
+        if image.mode in _SIXTEEN_BIT:
+            image = Image.fromarray(np.asarray(image).astype(np.float32) / 65535)
+        elif image.mode == "F":
+            values = np.asarray(image)
+            if not (np.isfinite(values).all() and values.min() >= 0 and values.max() <= 1):
+                raise ValueError(f"its floating-point values run from {values.min():.3g} to {values.max():.3g}, not in [0, 1]")
+        elif image.mode != "L" or channels == 3:
+            image = image.convert("RGB" if channels == 3 else "L")
+        if image.size != (width, height):
+            image = image.resize((width, height), Image.Resampling.BILINEAR)
+        pixels = np.asarray(image)
+    if pixels.ndim == 2:
+        return np.ascontiguousarray(np.broadcast_to(pixels, (channels, height, width)))
+    return np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def dimensions(content: bytes) -> tuple[int, int, int]:
+    """Channels (1 or 3), height and width of an image file, from its header."""
+    with Image.open(io.BytesIO(content)) as image:
+        gray = image.mode in {"1", "L", "LA", "F"} | _SIXTEEN_BIT
+        return 1 if gray else 3, image.height, image.width
+
+
+def is_image(name: str) -> bool:
+    """Whether a file's ending is that of an image."""
+    return Path(name).suffix.lower() in SUFFIXES
+
+
+def _to_unit(pixels: NDArray[np.generic]) -> Tensor:
+    tensor = torch.from_numpy(pixels)
+    return tensor.float() / 255 if tensor.dtype == torch.uint8 else tensor.float()
+
+
+def _in_threads(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """`function` of every item; decoding and reading leave the interpreter lock, so that threads help."""
+    if len(items) < 8:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        return list(pool.map(function, items))

@@ -1,0 +1,28 @@
+"""PACS: photographs, art, cartoons and sketches of seven things."""
+
+from dataclasses import dataclass
+
+from shiftproof.domains.domain import Domains
+from shiftproof.domains.folder import domains_of_files, index_of_tree
+from shiftproof.domains.images import Directory, ZipArchive
+from shiftproof.domains.registry import DOMAINS, find_file
+
+__all__ = ["PACS"]
+
+LAYOUT = "art_painting, cartoon, photo and sketch, each with seven class folders of images, as a folder or zipped"
+
+
+@DOMAINS.register("pacs", content="9,991 RGB images in art_painting, cartoon, photo, sketch; seven classes", paper="Li et al., ICCV 2017")
+@dataclass(frozen=True)
+class PACS:
+    """Photographs, art, cartoons and sketches of seven things, resized to `size` pixels."""
+
+    size: int = 64
+
+    files = ("pacs_64.zip or pacs.zip or pacs_64 or pacs",)
+
+    def load(self) -> Domains:
+        """Open the archive or folder; images are decoded when they are asked for."""
+        path = find_file("pacs", self.files[0], LAYOUT)
+        files = ZipArchive(path) if path.is_file() else Directory(path)
+        return domains_of_files("pacs", index_of_tree(files), self.size, channels=3)

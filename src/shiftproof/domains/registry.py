@@ -1,0 +1,65 @@
+"""Data sets by name, and where those on disk are looked for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from shiftproof.catalogue import Catalogue
+from shiftproof.domains.domain import Domains
+from shiftproof.errors import DataNotFound, UnknownName
+
+__all__ = ["DOMAINS", "DataSet", "data_folder", "find_file", "load_domains", "look_for"]
+
+
+@runtime_checkable
+class DataSet(Protocol):
+    """A data set that can be loaded; it needs all of `files` from the data folder ("a.zip or a": either will do)."""
+
+    @property
+    def files(self) -> tuple[str, ...]: ...
+
+    def load(self) -> Domains: ...
+
+
+DOMAINS: Catalogue[DataSet] = Catalogue("data set", "shiftproof.domains")
+
+
+def load_domains(name: str, **options: Any) -> Domains:
+    """Load a data set by name, or `folder:PATH` (root/domain/class/image, or a CSV manifest).
+
+    >>> load_domains("rotated-digits").names[:2]
+    ('angle=0', 'angle=15')
+    """
+    if name.startswith("folder:"):
+        return DOMAINS.create("folder", {"path": name.removeprefix("folder:"), **options}).load()
+    if name not in DOMAINS or name == "folder":
+        known = [entry.name for entry in DOMAINS if entry.name != "folder"]
+        raise UnknownName("data set", name, [*known, "folder:PATH"])
+    return DOMAINS.create(name, options).load()
+
+
+def data_folder() -> Path:
+    """Where data sets on disk are looked for: SHIFTPROOF_DATA, or shiftproof's folder in the user's data directory."""
+    if "SHIFTPROOF_DATA" in os.environ:
+        return Path(os.environ["SHIFTPROOF_DATA"])
+    return Path(os.environ.get("XDG_DATA_HOME", Path.home() / ".local" / "share")) / "shiftproof"
+
+
+def find_file(data_set: str, file: str, layout: str) -> Path:
+    """The path of `file` ("a.zip or a": either) in the data folder; `layout` tells who has none what is expected."""
+    found = look_for(file)
+    if found is None:
+        where = "" if "SHIFTPROOF_DATA" in os.environ else " (SHIFTPROOF_DATA is not set)"
+        raise DataNotFound(
+            f"data set {data_set!r} needs {file}, looked for in {data_folder()}{where}. Expected: {layout}. "
+            "Set SHIFTPROOF_DATA to the folder that holds it; 'shiftproof data ls' shows what is here."
+        )
+    return found
+
+
+def look_for(file: str) -> Path | None:
+    """The path of `file` ("a.zip or a": either) in the data folder, or None."""
+    candidates = (data_folder() / name for name in file.split(" or "))
+    return next((path for path in candidates if path.exists()), None)

@@ -1,0 +1,58 @@
+"""Train, validation and held-out parts of a domain, decided by a hash: stable when samples are added or removed."""
+
+import hashlib
+
+import numpy as np
+
+from shiftproof.domains.domain import Domain
+from shiftproof.errors import DataError
+from shiftproof.types import IntArray
+
+__all__ = ["VALIDATION_FRACTION", "held_out", "train_part", "validation_part"]
+
+VALIDATION_FRACTION = 0.2
+"""DomainBed's 80/20."""
+
+
+def train_part(domain: Domain) -> Domain:
+    """What a source domain trains on: about four fifths, or the rows that the data set marks as train."""
+    return _part(domain, "train")
+
+
+def validation_part(domain: Domain) -> Domain:
+    """What selects a model: about one fifth of the training rows, chosen by group or sample id; never seen in training."""
+    return _part(domain, "validation")
+
+
+def held_out(domain: Domain) -> Domain:
+    """What a source domain is measured on: its test rows where the data set has them, else its validation part."""
+    if domain.splits is not None and np.any(domain.splits == "test"):
+        return _part(domain, "test")
+    return validation_part(domain)
+
+
+def parts(domain: Domain) -> IntArray:
+    """For each sample: 0 train, 1 validation, 2 test."""
+    chosen = np.array([_fraction(unit) < VALIDATION_FRACTION for unit in domain.units], np.int64)
+    if domain.splits is None:
+        return chosen
+    marked = domain.splits
+    if np.any(marked == "validation"):
+        chosen = (marked == "validation").astype(np.int64)
+    return np.where(marked == "test", 2, chosen)
+
+
+def _part(domain: Domain, name: str) -> Domain:
+    chosen = np.flatnonzero(parts(domain) == ("train", "validation", "test").index(name))
+    if not len(chosen):
+        units = "groups" if domain.groups is not None else "samples"
+        raise DataError(
+            f"domain {domain.name!r} has {len(domain)} samples in {len(set(domain.units.tolist()))} {units}: "
+            f"too few, the {name} part is empty"
+        )
+    return domain.subset(chosen)
+
+
+def _fraction(unit: object) -> float:
+    digest = hashlib.blake2b(str(unit).encode(), digest_size=8, person=b"shiftproof-split").digest()
+    return int.from_bytes(digest, "little") / 2**64
