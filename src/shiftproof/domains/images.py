@@ -115,6 +115,10 @@ class FileInputs:
     def shape(self) -> tuple[int, ...]:
         return self._shape
 
+    @property
+    def in_memory(self) -> bool:
+        return self._cache is not None
+
     @cached_property
     def fingerprint(self) -> str:
         digest = hashlib.blake2b(repr(self._shape).encode(), digest_size=16)

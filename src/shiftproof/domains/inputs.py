@@ -28,6 +28,10 @@ class Inputs(Protocol):
     def fingerprint(self) -> str:
         """A hash of the content."""
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether taking a sample again costs no decoding."""
+
     def __len__(self) -> int: ...
 
     def take(self, indices: IntArray) -> Tensor:
@@ -39,6 +43,8 @@ class Inputs(Protocol):
 
 class ArrayInputs:
     """Samples in memory: uint8 (kept as bytes, divided by 255 when taken) or float32 in [0, 1]."""
+
+    in_memory = True
 
     def __init__(self, values: NDArray[np.uint8] | NDArray[np.float32] | Tensor, owner: str = "data") -> None:
         tensor = torch.as_tensor(values).detach().cpu()
@@ -75,6 +81,10 @@ class SubsetInputs:
     @property
     def shape(self) -> tuple[int, ...]:
         return self._base.shape
+
+    @property
+    def in_memory(self) -> bool:
+        return self._base.in_memory
 
     @cached_property
     def fingerprint(self) -> str:

@@ -1,0 +1,19 @@
+"""Classifiers that return logits: small nets by name, the encoder/head split, normalisation, saving and loading."""
+
+from shiftproof.models.architecture import MODELS, Architecture, build_model
+from shiftproof.models.files import save_model
+from shiftproof.models.layers import Gray, Normalized
+from shiftproof.models.load import load_model, read_card
+from shiftproof.models.split import SplitModel
+
+__all__ = [
+    "MODELS",
+    "Architecture",
+    "Gray",
+    "Normalized",
+    "SplitModel",
+    "build_model",
+    "load_model",
+    "read_card",
+    "save_model",
+]

@@ -1,0 +1,101 @@
+"""Models on disk: weights as safetensors, everything else as JSON beside them; nothing that can run code."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from shiftproof.errors import ModelError
+from shiftproof.execution import write_atomically, write_json
+
+__all__ = ["fingerprint", "load_weights", "read_weights", "save_model", "weight_bytes"]
+
+_PICKLE_STARTS = (b"PK", b"\x80", b"\x1f\x8b")
+
+
+def save_model(model: nn.Module, path: Path, card: dict[str, Any]) -> None:
+    """Write `path` (.safetensors) and the JSON beside it, which holds `card`, the architecture and the weights' hash.
+
+    The JSON is written last: a model is there when its JSON is.
+    """
+    content = weight_bytes(model)
+    architecture = getattr(model, "architecture", None)
+    record = {
+        "format": "shiftproof-model/1",
+        "architecture": None if architecture is None else architecture.as_dict(),
+        **card,
+        "weights": {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()},
+    }
+    path.with_suffix(".json").unlink(missing_ok=True)
+    write_atomically(path, content)
+    write_json(path.with_suffix(".json"), record)
+
+
+def weight_bytes(model: nn.Module) -> bytes:
+    """The model's state as a safetensors file."""
+    state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
+    return bytes(safetensors.torch.save(state))
+
+
+def fingerprint(model: nn.Module) -> str:
+    """A hash of all weights and buffers."""
+    return hashlib.sha256(weight_bytes(model)).hexdigest()
+
+
+def read_weights(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
+    """Tensors by name from a safetensors file, or a torch file that holds tensors and nothing else."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"can't read the model file {path}: {error.strerror or error}") from error
+    if content.startswith(_PICKLE_STARTS):
+        return _read_torch_file(path)
+    try:
+        tensors: dict[str, Tensor] = safetensors.torch.load(content)
+    except (safetensors.SafetensorError, ValueError, KeyError) as error:
+        raise ModelError(f"{path} is not a whole safetensors file ({error}): truncated, or something else") from error
+    if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
+        raise ModelError(f"{path} is not the file that {path.with_suffix('.json').name} was written for: its hash differs")
+    return tensors
+
+
+def load_weights(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+    """Put tensors into a model; every name and shape must agree."""
+    wanted = model.state_dict()
+    for name, tensor in wanted.items():
+        if name not in tensors:
+            raise ModelError(f"{path} is for another architecture: it has no tensor {name!r}")
+        if tensors[name].shape != tensor.shape:
+            raise ModelError(
+                f"{path} is for other shapes: {name!r} is {_shape(tensors[name])} in the file and {_shape(tensor)} in the model"
+            )
+    extra = sorted(set(tensors) - set(wanted))
+    if extra:
+        raise ModelError(f"{path} is for another architecture: the model has no tensor {extra[0]!r}")
+    model.load_state_dict(tensors)
+
+
+def _read_torch_file(path: Path) -> dict[str, Tensor]:
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, AttributeError, OSError) as error:
+        raise ModelError(
+            f"{path} is a pickle that holds more than tensors, or is damaged; it was not executed. "
+            "Save the state dict with safetensors.torch.save_file."
+        ) from error
+    if isinstance(loaded, dict) and isinstance(loaded.get("state_dict"), dict):
+        loaded = loaded["state_dict"]
+    if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
+        raise ModelError(f"{path} does not hold a state dict (tensors by name)")
+    return loaded
+
+
+def _shape(tensor: Tensor) -> str:
+    return "x".join(map(str, tensor.shape)) or "a number"

@@ -1,0 +1,27 @@
+"""Empirical risk minimisation."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
+from shiftproof.types import Batch, Loss
+
+__all__ = ["ERM"]
+
+
+@OBJECTIVES.register("erm", paper="Vapnik 1998", buys="accuracy on the sources", passes="1 forward, 1 backward")
+@dataclass(frozen=True)
+class ERM:
+    """Cross-entropy, averaged over the samples of a domain and then over domains."""
+
+    recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=1_000, evaluate_every=50)
+    selection: ClassVar[Selection] = "source-validation"
+
+    def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
+        """Mean over domains of the mean cross-entropy."""
+        error = F.cross_entropy(model(batch.inputs), batch.labels, reduction="none")
+        return Loss(batch.mean_over_domains(error))

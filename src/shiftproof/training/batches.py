@@ -1,0 +1,71 @@
+"""Minibatches as a function of the step: nothing to save, nothing to restore."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+
+from shiftproof.domains import Domain
+from shiftproof.rng import numpy_generator
+from shiftproof.types import Batch, IntArray
+
+__all__ = ["Batches"]
+
+
+class Batches:
+    """One minibatch of every domain a step.
+
+    Each domain goes through its samples in an endless row of shuffles, keyed by its name: neither other domains nor
+    their order changes what it gives, and step t needs no step before it.
+    """
+
+    def __init__(self, domains: list[Domain], size: int, seed: int, device: torch.device) -> None:
+        self._domains = sorted(domains, key=lambda domain: domain.name)
+        self._size, self._seed, self._device = size, seed, device
+        self._shuffles: dict[tuple[str, int], IntArray] = {}
+
+    def __getitem__(self, step: int) -> Batch:
+        parts = [domain.take(self._indices(domain, step)) for domain in self._domains]
+        return Batch(
+            torch.cat([inputs for inputs, _ in parts]).to(self._device),
+            torch.cat([labels for _, labels in parts]).to(self._device),
+            tuple(domain.name for domain in self._domains),
+            tuple(len(labels) for _, labels in parts),
+            step,
+        )
+
+    def steps(self, start: int, end: int) -> Iterator[Batch]:
+        """The batches of steps start to end - 1.
+
+        Where files must be decoded, the next batch is read while the caller works on the present one; for data in memory
+        a second thread costs more than it saves (its math threads compete with the caller's).
+        """
+        if start >= end or all(domain.inputs.in_memory for domain in self._domains):
+            yield from (self[step] for step in range(start, end))
+            return
+        with ThreadPoolExecutor(1) as reader:
+            upcoming = reader.submit(self.__getitem__, start)
+            for step in range(start, end):
+                batch = upcoming.result()
+                if step + 1 < end:
+                    upcoming = reader.submit(self.__getitem__, step + 1)
+                yield batch
+
+    def _indices(self, domain: Domain, step: int) -> IntArray:
+        positions = np.arange(step * self._size, (step + 1) * self._size)
+        rounds, places = np.divmod(positions, len(domain))
+        wanted = sorted(set(rounds.tolist()))
+        chosen = [self._shuffle(domain, r)[places[rounds == r]] for r in wanted]
+        return np.concatenate(chosen)
+
+    def _shuffle(self, domain: Domain, round_: int) -> IntArray:
+        key = (domain.name, round_)
+        if key not in self._shuffles:
+            # only the present round and the one before can be asked for again
+            self._shuffles.pop((domain.name, round_ - 2), None)
+            generator = numpy_generator(self._seed, "minibatches", domain.name, round_)
+            self._shuffles[key] = generator.permutation(len(domain))
+        return self._shuffles[key]

@@ -1,0 +1,60 @@
+"""The whole state of a training run in one file, written atomically, read without executing anything."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from shiftproof.errors import TrainingError
+from shiftproof.execution import write_atomically
+
+__all__ = ["State", "read_checkpoint", "write_checkpoint"]
+
+
+@dataclass
+class State:
+    """What a training run is after `step` steps; `identity` says which run."""
+
+    identity: dict[str, Any]
+    threads: int
+    step: int = 0
+    seconds: float = 0.0
+    loss_sum: float = 0.0
+    loss_count: int = 0
+    model: dict[str, Tensor] = field(default_factory=dict)
+    optimiser: dict[str, Any] = field(default_factory=dict)
+    best: dict[str, Tensor] = field(default_factory=dict)
+    best_step: int = 0
+    best_accuracy: float = -1.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+def write_checkpoint(path: Path, state: State) -> None:
+    """Replace the checkpoint at `path`; a crash leaves the old one."""
+    buffer = io.BytesIO()
+    torch.save(vars(state), buffer)
+    write_atomically(path, buffer.getvalue())
+
+
+def read_checkpoint(path: Path, identity: dict[str, Any]) -> State | None:
+    """The state at `path`, None if there is none; one of another run is an error, not a start."""
+    if not path.is_file():
+        return None
+    try:
+        state = State(**torch.load(path, map_location="cpu", weights_only=True))
+    except (pickle.UnpicklingError, RuntimeError, EOFError, TypeError, OSError) as error:
+        raise TrainingError(f"the checkpoint {path} can't be read; remove it to start over") from error
+    if state.identity != identity:
+        changed = sorted(key for key in identity if state.identity.get(key) != identity[key])
+        raise TrainingError(
+            f"the checkpoint {path} belongs to another training run (its {', '.join(changed)} differ); "
+            "choose another place, or remove it to start over"
+        )
+    return state
+

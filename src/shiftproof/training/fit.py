@@ -1,0 +1,39 @@
+"""What training returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from shiftproof.objectives import Recipe
+
+__all__ = ["Fit", "Selected"]
+
+
+@dataclass(frozen=True)
+class Selected:
+    """Which step's weights were kept, by which rule, and the mean source-validation accuracy there."""
+
+    rule: str
+    step: int
+    validation_accuracy: float
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A trained model with the record of how it came about.
+
+    `model` holds the selected weights, in eval mode; `last` the state of the last step. `history` has a row for each
+    evaluation: step, mean training loss since the row before, validation accuracy of every source domain.
+    """
+
+    model: nn.Module
+    history: list[dict[str, Any]]
+    selected: Selected
+    recipe: Recipe
+    seed: int
+    threads: int
+    seconds: float
+    last: dict[str, Tensor] = field(repr=False)

@@ -1,0 +1,164 @@
+"""The training loop."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.domains import Domain, Domains, train_part, validation_part
+from shiftproof.errors import TrainingError
+from shiftproof.execution import progress
+from shiftproof.execution.progress import Mode
+from shiftproof.objectives import Objective, Recipe
+from shiftproof.objectives.erm import ERM
+from shiftproof.objectives.objective import Selection
+from shiftproof.rng import seeded_globals, torch_generator
+from shiftproof.training.batches import Batches
+from shiftproof.training.checks import checked_sources, identity_of
+from shiftproof.training.checkpoint import State, read_checkpoint, write_checkpoint
+from shiftproof.training.fit import Fit, Selected
+from shiftproof.training.optimisers import learning_rate, make_optimiser
+from shiftproof.training.selection import mean_accuracy, validation_accuracy
+
+__all__ = ["train"]
+
+CHECKPOINT_SECONDS = 5.0
+
+
+def train(
+    model: nn.Module,
+    sources: Domains | Domain | tuple[Tensor, Tensor] | Mapping[str, tuple[Tensor, Tensor]],
+    objective: Objective | None = None,
+    *,
+    seed: int = 0,
+    recipe: Recipe | Mapping[str, Any] | None = None,
+    selection: Selection | None = None,
+    checkpoint: Path | None = None,
+    device: str = "auto",
+    mode: Mode = "auto",
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> Fit:
+    """Train `model` in place on the training parts of `sources`; their validation parts select the weights.
+
+    `sources` may also be a pair (inputs, labels), or such a pair for each domain's name. `objective` is ERM unless
+    told; `recipe` replaces or overrides its own. With `checkpoint` (a file), a run that was killed at any moment
+    continues to the bit-identical result for the thread count that it started with.
+    """
+    objective = ERM() if objective is None else objective
+    recipe = objective.recipe.override(recipe) if isinstance(recipe, Mapping) else recipe or objective.recipe
+    rule = selection or objective.selection
+    domains = checked_sources(model, sources)
+    run_on = _device(device)
+    model.to(run_on)
+    identity = identity_of(model, domains, objective, recipe, rule, seed)
+    state = (checkpoint and read_checkpoint(checkpoint, identity)) or State(identity, torch.get_num_threads())
+    optimiser = make_optimiser(model.parameters(), recipe)
+    if state.step:
+        model.load_state_dict(state.model)
+        optimiser.load_state_dict(state.optimiser)
+    batches = Batches([train_part(domain) for domain in domains], recipe.batch, seed, run_on)
+    validation = [validation_part(domain) for domain in sorted(domains, key=lambda domain: domain.name)]
+    clock = _Clock(state.seconds, checkpoint_seconds)
+
+    def save() -> None:
+        state.model, state.optimiser, state.seconds = model.state_dict(), optimiser.state_dict(), clock.seconds()
+        if checkpoint is not None:
+            write_checkpoint(checkpoint, state)
+
+    with (
+        _threads(state.threads),
+        seeded_globals(seed, "training"),
+        progress("training", recipe.steps, mode, state.step) as bar,
+    ):
+        try:
+            for batch in batches.steps(state.step, recipe.steps):
+                loss = _step(model, objective, optimiser, batch, learning_rate(recipe, batch.step), seed)
+                state.loss_sum, state.loss_count, state.step = state.loss_sum + loss, state.loss_count + 1, batch.step + 1
+                if state.step % recipe.evaluate_every == 0 or state.step == recipe.steps:
+                    _evaluate(state, model, validation, rule)
+                bar.advance(note=_note(state, loss))
+                if state.step == recipe.steps or clock.due():
+                    save()
+        except KeyboardInterrupt:
+            save()
+            raise
+    last = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
+    model.load_state_dict(state.best)
+    model.eval()
+    selected = Selected(rule, state.best_step, state.best_accuracy)
+    return Fit(model, state.history, selected, recipe, seed, state.threads, clock.seconds(), last)
+
+
+def _step(
+    model: nn.Module, objective: Objective, optimiser: torch.optim.Optimizer, batch: Any, lr: float, seed: int
+) -> float:
+    for group in optimiser.param_groups:
+        group["lr"] = lr
+    model.train()
+    # dropout and the like read the global state, which here depends on the step alone
+    torch.default_generator.set_state(torch_generator(seed, "layers", batch.step).get_state())
+    loss = objective.loss(model, batch, torch_generator(seed, "objective", batch.step))
+    value = float(loss.total.detach())
+    if not math.isfinite(value):
+        raise TrainingError(f"the loss is {value} at step {batch.step}; try a smaller learning rate: --set training.lr={lr / 10:g}")
+    optimiser.zero_grad(set_to_none=True)
+    loss.total.backward()  # type: ignore[no-untyped-call]
+    optimiser.step()
+    return value
+
+
+def _evaluate(state: State, model: nn.Module, validation: list[Domain], rule: Selection) -> None:
+    accuracy = validation_accuracy(model, validation)
+    mean = mean_accuracy(accuracy)
+    state.history.append({"step": state.step, "loss": state.loss_sum / state.loss_count, "validation": accuracy})
+    state.loss_sum, state.loss_count = 0.0, 0
+    if rule == "last" or mean > state.best_accuracy:
+        state.best = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
+        state.best_step, state.best_accuracy = state.step, mean
+
+
+def _device(name: str) -> torch.device:
+    if name != "auto":
+        return torch.device(name)
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return accelerator or torch.device("cpu")
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """The thread count that a run started with: sums in another order end in other bits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _note(state: State, loss: float) -> str:
+    accuracy = f", validation {mean_accuracy(state.history[-1]['validation']):.1%}" if state.history else ""
+    return f"loss {loss:.3f}{accuracy}"
+
+
+class _Clock:
+    """Seconds of work, over restarts, and when the next checkpoint is due."""
+
+    def __init__(self, before: float, every: float) -> None:
+        self._before, self._every = before, every
+        self._started = self._last = time.monotonic()
+
+    def seconds(self) -> float:
+        return self._before + time.monotonic() - self._started
+
+    def due(self) -> bool:
+        if time.monotonic() - self._last < self._every:
+            return False
+        self._last = time.monotonic()
+        return True

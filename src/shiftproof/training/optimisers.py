@@ -1,0 +1,46 @@
+"""Optimisers and learning-rate schedules by name."""
+
+import math
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import nn
+
+from shiftproof.errors import UnknownName
+from shiftproof.objectives import Recipe
+
+__all__ = ["learning_rate", "make_optimiser"]
+
+Parameters = Iterable[nn.Parameter]
+
+OPTIMISERS: dict[str, Callable[[Parameters, Recipe], torch.optim.Optimizer]] = {
+    "adam": lambda p, r: torch.optim.Adam(p, lr=r.lr, weight_decay=r.weight_decay),
+    "adamw": lambda p, r: torch.optim.AdamW(p, lr=r.lr, weight_decay=r.weight_decay),
+    "sgd": lambda p, r: torch.optim.SGD(p, lr=r.lr, momentum=r.momentum, weight_decay=r.weight_decay),
+}
+
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "constant": lambda done: 1.0,
+    "linear": lambda done: 1.0 - done,
+    "cosine": lambda done: 0.5 * (1 + math.cos(math.pi * done)),
+    "step": lambda done: 0.1 ** ((done >= 0.5) + (done >= 0.75)),
+}
+"""Factors on the learning rate as functions of the part of training that is done, from 0 to 1."""
+
+
+def make_optimiser(parameters: Parameters, recipe: Recipe) -> torch.optim.Optimizer:
+    """The recipe's optimiser; its schedule's name is checked here too."""
+    if recipe.optimiser not in OPTIMISERS:
+        raise UnknownName("optimiser", recipe.optimiser, OPTIMISERS)
+    if recipe.schedule not in SCHEDULES:
+        raise UnknownName("schedule", recipe.schedule, SCHEDULES)
+    return OPTIMISERS[recipe.optimiser](parameters, recipe)
+
+
+def learning_rate(recipe: Recipe, step: int) -> float:
+    """The learning rate of a step: a function of the step alone, so that a resumed run has nothing to restore.
+
+    >>> learning_rate(Recipe(lr=0.1, steps=100, schedule="step"), 60)
+    0.010000000000000002
+    """
+    return recipe.lr * SCHEDULES[recipe.schedule](step / recipe.steps)
