@@ -1,1 +1,88 @@
-"""x"""
+"""Robustness you can prove, on the domain you ship to.
+
+>>> import shiftproof as sp
+>>> sources, target = sp.load_domains("colored-digits").leave_out("e=0.9")
+>>> fit = sp.train(sp.build_model("mlp", sources), sources, sp.objectives.ERM(), recipe={"steps": 50})
+>>> fit.selected.step
+50
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shiftproof import errors, objectives, statistics, testing
+    from shiftproof.domains import Domain, Domains, held_out, load_domains, validate
+    from shiftproof.evidence import Evidence, metrics
+    from shiftproof.models import Normalized, SplitModel, build_model, load_model, save_model
+    from shiftproof.studies import Run, find_study, open_run, run_study
+    from shiftproof.training import Fit, train
+    from shiftproof.types import Batch, Estimate, Finding, Loss
+
+__all__ = [
+    "Batch",
+    "Domain",
+    "Domains",
+    "Estimate",
+    "Evidence",
+    "Finding",
+    "Fit",
+    "Loss",
+    "Normalized",
+    "Run",
+    "SplitModel",
+    "build_model",
+    "errors",
+    "find_study",
+    "held_out",
+    "load_domains",
+    "load_model",
+    "metrics",
+    "objectives",
+    "open_run",
+    "run_study",
+    "save_model",
+    "statistics",
+    "testing",
+    "train",
+    "validate",
+]
+
+# torch takes seconds to import; a name is looked up where it lives when it is first used
+_HOMES = {
+    "Batch": "types",
+    "Domain": "domains",
+    "Domains": "domains",
+    "Estimate": "types",
+    "Evidence": "evidence",
+    "Finding": "types",
+    "Fit": "training",
+    "Loss": "types",
+    "Normalized": "models",
+    "Run": "studies",
+    "SplitModel": "models",
+    "build_model": "models",
+    "find_study": "studies",
+    "held_out": "domains",
+    "load_domains": "domains",
+    "load_model": "models",
+    "metrics": "evidence",
+    "open_run": "studies",
+    "run_study": "studies",
+    "save_model": "models",
+    "train": "training",
+    "validate": "domains",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        home = importlib.import_module(f"shiftproof.{_HOMES[name]}")
+        return importlib.import_module(f"{home.__name__}.{name}") if name == "metrics" else getattr(home, name)
+    if name in __all__:
+        return importlib.import_module(f"shiftproof.{name}")
+    raise AttributeError(f"module 'shiftproof' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

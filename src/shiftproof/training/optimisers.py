@@ -9,7 +9,7 @@ from torch import nn
 from shiftproof.errors import UnknownName
 from shiftproof.objectives import Recipe
 
-__all__ = ["learning_rate", "make_optimiser"]
+__all__ = ["check_recipe", "learning_rate", "make_optimiser"]
 
 Parameters = Iterable[nn.Parameter]
 
@@ -28,12 +28,17 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 """Factors on the learning rate as functions of the part of training that is done, from 0 to 1."""
 
 
-def make_optimiser(parameters: Parameters, recipe: Recipe) -> torch.optim.Optimizer:
-    """The recipe's optimiser; its schedule's name is checked here too."""
+def check_recipe(recipe: Recipe) -> None:
+    """Whether the recipe's optimiser and schedule exist."""
     if recipe.optimiser not in OPTIMISERS:
         raise UnknownName("optimiser", recipe.optimiser, OPTIMISERS)
     if recipe.schedule not in SCHEDULES:
         raise UnknownName("schedule", recipe.schedule, SCHEDULES)
+
+
+def make_optimiser(parameters: Parameters, recipe: Recipe) -> torch.optim.Optimizer:
+    """The recipe's optimiser."""
+    check_recipe(recipe)
     return OPTIMISERS[recipe.optimiser](parameters, recipe)
 
 

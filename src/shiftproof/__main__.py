@@ -1,0 +1,5 @@
+"""`python -m shiftproof`."""
+
+from shiftproof.cli.main import main
+
+main()

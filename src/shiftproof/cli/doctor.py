@@ -1,0 +1,24 @@
+"""`shiftproof doctor`."""
+
+from __future__ import annotations
+
+import typer
+
+from shiftproof.cli.options import AsJson, show_findings, show_json
+
+__all__ = ["command"]
+
+EXIT_FAILED = 2
+
+
+def command(json: AsJson = False) -> None:
+    """Check this machine: Python, torch, cores, data, optional parts. Exit 2 if something needed is broken."""
+    from shiftproof.studies.doctor import examine
+
+    findings = examine()
+    if json:
+        show_json({"findings": [{"level": f.level, "code": f.code, "message": f.message} for f in findings]})
+    else:
+        show_findings(findings)
+    if any(finding.level == "fail" for finding in findings):
+        raise typer.Exit(EXIT_FAILED)

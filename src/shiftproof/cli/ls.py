@@ -1,0 +1,61 @@
+"""`shiftproof ls [KIND]`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from shiftproof.cli.options import AsJson, show_json, show_table
+
+__all__ = ["command"]
+
+KINDS = ("domains", "models", "objectives", "probes", "studies")
+
+
+def command(
+    kind: Annotated[str | None, typer.Argument(help=f"{', '.join(KINDS)}; all if not given.")] = None,
+    json: AsJson = False,
+) -> None:
+    """List data sets, models, objectives, probes and studies by name."""
+    from shiftproof.errors import UnknownName
+
+    if kind is not None and kind not in KINDS:
+        raise UnknownName("kind", kind, KINDS)
+    listing = {name: _entries(name) for name in KINDS if kind in (None, name)}
+    if json:
+        show_json(listing)
+        return
+    for name, entries in listing.items():
+        rows = [
+            [
+                entry["name"],
+                entry["summary"],
+                ", ".join(f"{key}={value}" for key, value in entry.get("options", {}).items()),
+                "; ".join(entry.get("metadata", {}).values()),
+            ]
+            for entry in entries
+        ]
+        show_table([name, "what it is", "options", "notes"], rows)
+
+
+def _entries(kind: str) -> list[dict[str, Any]]:
+    if kind == "studies":
+        from shiftproof.studies import find_study, list_studies
+
+        return [{"name": name, "summary": find_study(name).title} for name in list_studies()]
+    from shiftproof.domains import DOMAINS
+    from shiftproof.models import MODELS
+    from shiftproof.objectives import OBJECTIVES
+    from shiftproof.probes import PROBES
+
+    catalogues: dict[str, Any] = {"domains": DOMAINS, "models": MODELS, "objectives": OBJECTIVES, "probes": PROBES}
+    return [
+        {
+            "name": entry.name,
+            "summary": entry.summary,
+            "options": {key: "required" if value is ... else value for key, value in entry.options.items()},
+            "metadata": dict(entry.metadata),
+        }
+        for entry in catalogues[kind]
+    ]

@@ -1,0 +1,81 @@
+"""`shiftproof`: the verbs, and what happens when one of them fails."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import typer
+
+from shiftproof.cli import data, doctor, estimate, ls, report, run, train, validate
+from shiftproof.errors import ShiftproofError, suggestion
+
+__all__ = ["app", "main"]
+
+EXIT_MISTAKE, EXIT_INTERRUPTED = 1, 130
+
+app = typer.Typer(
+    name="shiftproof",
+    help="Does your model's robustness, and the guarantee on it, still hold on the domain you ship to?\n\n"
+    "Start with: [bold]shiftproof run quickstart[/bold]",
+    no_args_is_help=False,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+for verb in (run, train, report, estimate, validate, ls, doctor):
+    app.command(name=verb.__name__.rsplit(".", 1)[-1])(verb.command)
+app.add_typer(data.app, name="data")
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+) -> None:
+    """Without a verb, show help."""
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"shiftproof {installed('shiftproof')}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line. Exit 0 good, 1 a mistake of the user's, 2 a failed check, 130 interrupted."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(given, prog_name="shiftproof", standalone_mode=False)
+    except ShiftproofError as error:
+        _stop(str(error), EXIT_MISTAKE)
+    except (KeyboardInterrupt, typer.Abort):
+        _stop("interrupted; run the same command again to continue", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        sys.exit(EXIT_MISTAKE)
+    except Exception as error:
+        # typer keeps its usage errors private; what marks them is the method that formats them
+        format_message = getattr(error, "format_message", None)
+        if format_message is None:
+            raise
+        _stop(_usage_sentence(format_message(), given), EXIT_MISTAKE)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _stop(message: str, code: int) -> NoReturn:
+    typer.echo(f"error: {message}", err=True)
+    sys.exit(code)
+
+
+def _usage_sentence(message: str, given: list[str]) -> str:
+    """What typer says, with the nearest verb if the verb is what is wrong, and where help is."""
+    message = message.strip().replace("\n", " ")
+    unknown = re.match(r"No such command '(.+?)'", message)
+    verbs = [info.name or "" for info in (*app.registered_commands, *app.registered_groups)]
+    if unknown and given and given[0] == unknown.group(1):
+        return f"no such verb {given[0]!r}. {suggestion(given[0], verbs)}"
+    verb = f" {given[0]}" if given and given[0] in verbs else ""
+    return f"{message} See: shiftproof{verb} --help"

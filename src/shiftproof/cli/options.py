@@ -1,0 +1,103 @@
+"""Options that mean the same on every verb, and how results are shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from shiftproof.report import Table
+    from shiftproof.types import Finding
+
+__all__ = [
+    "AsJson",
+    "Data",
+    "Device",
+    "Out",
+    "Seed",
+    "Set",
+    "Workers",
+    "show_accuracy",
+    "show_findings",
+    "show_json",
+    "show_table",
+]
+
+Data = Annotated[str, typer.Option("--data", help="A data set's name, or folder:PATH. See: shiftproof data ls")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all randomness.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="runs/<name>-<hash>")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="Change an option: --set training.steps=200. May be repeated.")
+]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Worker processes for long probes.", show_default="one per core")
+]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda ...")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout instead of tables.")]
+
+STYLES = {"pass": "green", "warn": "yellow", "fail": "bold red"}
+
+
+def show_json(value: dict[str, Any]) -> None:
+    """One JSON object on one line."""
+    typer.echo(json.dumps(value, ensure_ascii=False))
+
+
+def show_table(header: Iterable[str], rows: Iterable[Iterable[str]], title: str | None = None) -> None:
+    """A table on stdout; columns wrap rather than cut."""
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    table = RichTable(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+    for name in header:
+        table.add_column(Text(name), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    _console().print(table)
+
+
+def show_accuracy(table: Table) -> None:
+    """Accuracy per model and domain, each with its interval below it."""
+    from rich import box
+    from rich.table import Table as RichTable
+
+    from shiftproof.report.tables import points
+
+    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    shown.add_column("model", overflow="fold")
+    for domain in table.domains:
+        unseen = domain == table.target
+        shown.add_column(f"{domain}\n{'unseen' if unseen else 'source'}", justify="right", style="bold" if unseen else "")
+    if table.target is not None:
+        shown.add_column("gap\npoints lost", justify="right")
+    for row in table.rows:
+        cells = [f"{e.value:.1%}\n[dim]{e.low:.1%} to {e.high:.1%}[/]" for e in map(row.accuracy.__getitem__, table.domains)]
+        if row.gap is not None:
+            cells.append(f"{points(row.gap.value)}\n[dim]{points(row.gap.low)} to {points(row.gap.high)}[/]")
+        shown.add_row(row.model, *cells)
+    _console().print(shown)
+
+
+def show_findings(findings: Iterable[Finding]) -> None:
+    """One line a finding."""
+    from rich.text import Text
+
+    console = _console()
+    for finding in findings:
+        console.print(Text.assemble((f"{finding.level:5}", STYLES[finding.level]), finding.message), soft_wrap=True)
+
+
+def _console() -> Any:
+    import shutil
+
+    from rich.console import Console
+
+    console = Console()
+    # in a log there is no terminal to fit; a table that is cut to 80 columns is no use there
+    return console if console.is_terminal else Console(width=max(120, shutil.get_terminal_size().columns))

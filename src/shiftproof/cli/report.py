@@ -1,0 +1,36 @@
+"""`shiftproof report RUN`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shiftproof.cli.options import AsJson, show_json
+
+__all__ = ["command"]
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    formats: Annotated[
+        str | None, typer.Option("--format", help="html, csv, markdown, latex, svg, png; several with commas.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="the run's")] = None,
+    json: AsJson = False,
+) -> None:
+    """Write a run's report, tables and figures again from its evidence; no model is loaded."""
+    from shiftproof.execution import check_writable
+    from shiftproof.report.page import FORMATS
+    from shiftproof.studies import open_run
+
+    opened = open_run(run)
+    if out is not None:
+        check_writable(out)
+    chosen = FORMATS if formats is None else [part.strip() for part in formats.split(",") if part.strip()]
+    written = opened.report(chosen, out)
+    if json:
+        show_json({"written": [str(path) for path in written]})
+    else:
+        typer.echo("\n".join(str(path) for path in written))

@@ -1,0 +1,51 @@
+"""`shiftproof run STUDY`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from shiftproof.cli.options import AsJson, Device, Out, Set, Workers, show_accuracy, show_findings, show_json
+
+__all__ = ["command"]
+
+
+def command(
+    study: Annotated[str, typer.Argument(help="A study's name (shiftproof ls studies) or a YAML file.")],
+    out: Out = None,
+    set_: Set = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Replace the study's seed.")] = None,
+    workers: Workers = None,
+    device: Device = "auto",
+    json: AsJson = False,
+) -> None:
+    """Train, measure and report as a study says; the same command continues a run that was stopped."""
+    import os
+
+    from shiftproof.report import shift_findings
+    from shiftproof.studies import find_study, run_study
+
+    overrides = [*(set_ or []), *([f"seed={seed}"] if seed is not None else [])]
+    loaded = find_study(study, overrides)
+    if not json and loaded.title:
+        typer.secho(f"\n{loaded.title}", bold=True)
+        typer.echo(loaded.about)
+    run = run_study(loaded, out, workers=workers or os.cpu_count() or 1, device=device, mode="lines")
+    written = run.report()
+    table = run.content().table()
+    findings = list(shift_findings(table, run.evidence))
+    if json:
+        show_json(
+            {
+                "run": str(run.folder),
+                "report": str(written[0]),
+                "accuracy": {row.model: {name: e.value for name, e in row.accuracy.items()} for row in table.rows},
+                "gap": {row.model: row.gap.value for row in table.rows if row.gap is not None},
+                "findings": [{"level": f.level, "code": f.code, "message": f.message} for f in findings],
+            }
+        )
+        return
+    show_accuracy(table)
+    show_findings(findings)
+    typer.echo(f"\nreport  {written[0]}\nrun     {run.folder}")

@@ -1,0 +1,95 @@
+"""`shiftproof train`."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shiftproof.cli.options import AsJson, Data, Device, Out, Seed, Set, Workers, show_accuracy, show_json
+
+__all__ = ["command"]
+
+
+def command(
+    data: Data,
+    target: Annotated[str | None, typer.Option("--target", help="The domain to leave out of training.")] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", help="Domains to train on: a,b.", show_default="all but the target")
+    ] = None,
+    model: Annotated[str, typer.Option("--model", help="mlp, cnn, ..., file:PATH or python:PKG.MOD:FN.")] = "cnn",
+    objective: Annotated[str, typer.Option("--objective", help="See: shiftproof ls objectives")] = "erm",
+    seed: Seed = 0,
+    out: Out = None,
+    set_: Set = None,
+    workers: Workers = None,
+    device: Device = "auto",
+    json: AsJson = False,
+) -> None:
+    """Train a model on the source domains and measure it on all; writes model.safetensors and model.json.
+
+    --set changes options of data, model, objective and training: --set data.size=28 --set training.steps=200
+    """
+    import os
+
+    from shiftproof.domains import held_out
+    from shiftproof.evidence import Evidence, EvidenceStore
+    from shiftproof.execution import check_writable
+    from shiftproof.probes import run_probe
+    from shiftproof.probes.clean import Clean
+    from shiftproof.report import accuracy_table
+    from shiftproof.studies.jobs import digest, load_study_data, resolved, train_to_file
+
+    study = _study(data, source, target, model, objective, seed, set_ or [])
+    config = resolved(study)
+    folder = out or Path("runs") / f"train-{digest(config)}"
+    check_writable(folder)
+    sources, left_out = load_study_data(study)
+    trained, card = train_to_file(
+        study.models["model"],
+        sources,
+        left_out,
+        folder / "model.safetensors",
+        folder.with_name(folder.name + ".ckpt"),
+        seed=seed,
+        data=config["data"],
+        device=device,
+        mode="lines",
+    )
+    places = [*(held_out(domain) for domain in sources), *([left_out] if left_out is not None else [])]
+    with tempfile.TemporaryDirectory() as scratch:
+        store, count = EvidenceStore(Path(scratch)), workers or os.cpu_count() or 1
+        evidence = Evidence.of(
+            [run_probe(Clean(), trained, place, store, model_name=model, seed=seed, workers=count) for place in places]
+        )
+    table = accuracy_table(evidence, sources.names, target, seed)
+    if json:
+        row = table.rows[0]
+        show_json(
+            {
+                "model": str(folder / "model.safetensors"),
+                "accuracy": {name: e.value for name, e in row.accuracy.items()},
+                "interval": {name: [e.low, e.high] for name, e in row.accuracy.items()},
+                "gap": None if row.gap is None else row.gap.value,
+                "selected": card["selection"],
+                "seconds": card["seconds"],
+            }
+        )
+        return
+    show_accuracy(table)
+    typer.echo(f"model   {folder / 'model.safetensors'}")
+
+
+def _study(
+    data: str, source: str | None, target: str | None, model: str, objective: str, seed: int, changes: list[str]
+) -> Any:
+    """The command line as a study of one model, so that both are checked by the same rules."""
+    from shiftproof.studies.files import apply_override, validated
+
+    one: dict[str, Any] = {"model": {"name": model}, "objective": {"name": objective}, "training": {}}
+    document: dict[str, Any] = {"name": "train", "data": {"name": data}, "seed": seed, "target": target, "source": source}
+    for change in changes:
+        apply_override(document if change.startswith("data.") else one, change)
+    return validated({**document, "models": {"model": one}}, "command line")

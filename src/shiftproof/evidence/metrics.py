@@ -1,0 +1,42 @@
+"""Metrics with intervals, as pure functions. `sp.metrics`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from shiftproof.errors import UsageError
+from shiftproof.statistics import Sample, bootstrap_difference, interval
+from shiftproof.types import Estimate
+
+__all__ = ["accuracy", "gap", "interval", "mean_accuracy"]
+
+
+def accuracy(correct: ArrayLike, level: float = 0.95) -> Estimate:
+    """The part of samples that are right, with its Clopper-Pearson interval.
+
+    The interval takes samples as independent; where they come in groups (patients), it is too narrow.
+
+    >>> accuracy([True] * 16 + [False] * 84).format()
+    '16.0% (9.4% to 24.7%)'
+    """
+    right = np.asarray(correct, bool)
+    if not right.size:
+        raise UsageError("accuracy needs at least one sample")
+    return interval(int(right.sum()), right.size, level)
+
+
+def mean_accuracy(estimates: Sequence[Estimate]) -> float:
+    """The mean over domains, each weighing the same."""
+    return sum(estimate.value for estimate in estimates) / len(estimates)
+
+
+def gap(sources: Sequence[Sample], target: Sample, seed: int = 0, level: float = 0.95) -> Estimate:
+    """How much is lost on the way: mean over sources less target, above 0 if the target is worse.
+
+    The interval is a seeded bootstrap by group where there are groups; paired where samples pair (equal ids in a source
+    and the target), two-sample otherwise.
+    """
+    return bootstrap_difference(sources, [target], seed, level=level)

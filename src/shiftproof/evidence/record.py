@@ -1,0 +1,83 @@
+"""Evidence: one row for each (model, domain, probe, setting, sample).
+
+Every number in every table, curve and claim is a pure function of these rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from shiftproof.statistics import Sample
+
+__all__ = ["SCHEMA", "Evidence"]
+
+SCHEMA = pa.schema(
+    [
+        ("model", pa.string()),
+        ("domain", pa.string()),
+        ("probe", pa.string()),
+        ("setting", pa.string()),
+        # base | smoothed | adapted: a statement about one is not a statement about another
+        ("classifier", pa.string()),
+        ("sample", pa.string()),
+        ("group", pa.string()),
+        ("label", pa.int64()),
+        ("prediction", pa.int64()),
+        ("correct", pa.bool_()),
+        ("radius", pa.float64()),
+        ("count", pa.int64()),
+        ("runner_up", pa.int64()),
+        ("runner_up_count", pa.int64()),
+        ("n", pa.int64()),
+        ("seed", pa.int64()),
+        ("precision", pa.string()),
+        ("seconds", pa.float64()),
+    ]
+)
+
+
+class Evidence:
+    """Rows of evidence: `evidence.where(model="erm", domain="e=0.9")`, `evidence["correct"]`."""
+
+    def __init__(self, table: Any) -> None:
+        self.table = table
+
+    @classmethod
+    def of(cls, parts: Sequence[Evidence]) -> Evidence:
+        """All rows of several."""
+        return cls(pa.concat_tables([part.table for part in parts]) if parts else SCHEMA.empty_table())
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __getitem__(self, column: str) -> NDArray[Any]:
+        """A column as a numpy array."""
+        values: NDArray[Any] = self.table.column(column).to_numpy()
+        return values
+
+    def __repr__(self) -> str:
+        return f"Evidence({len(self)} rows: models {self.distinct('model')}, domains {self.distinct('domain')})"
+
+    def where(self, **values: str) -> Evidence:
+        """The rows in which every named column has the given value."""
+        if not values:
+            return self
+        conditions = [pc.equal(self.table.column(name), value) for name, value in values.items()]
+        return Evidence(self.table.filter(reduce(pc.and_, conditions)))
+
+    def distinct(self, column: str) -> list[Any]:
+        """The values of a column, in order of appearance."""
+        return list(self.table.column(column).unique().to_pylist())
+
+    def sample(self, column: str = "correct") -> Sample:
+        """A column's values with what a bootstrap may not tear apart: groups where there are any, else samples."""
+        grouped = len(self) > 0 and self.table.column("group").null_count == 0
+        units = self["group" if grouped else "sample"].astype(object)
+        return Sample(self[column].astype(np.float64), units)

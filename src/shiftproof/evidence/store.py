@@ -1,0 +1,77 @@
+"""Evidence on disk: evidence/<model>/<domain>/<probe>.parquet, and the journal of what is still open."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from shiftproof.errors import DataError
+from shiftproof.evidence.record import SCHEMA, Evidence
+from shiftproof.execution import Journal, write_atomically
+
+__all__ = ["EvidenceStore", "slug"]
+
+_IDENTITY = b"shiftproof.identity"
+
+
+class EvidenceStore:
+    """The evidence folder of a run. A Parquet file appears whole, when its probe has ended."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, model: str, domain: str, probe: str) -> Path:
+        """Where the rows of a probe are, or will be."""
+        return self.root / slug(model) / slug(domain) / f"{slug(probe)}.parquet"
+
+    def journal(self, path: Path, identity: dict[str, Any]) -> Journal:
+        """The journal of a probe under way."""
+        return Journal(path.with_suffix(".journal"), identity)
+
+    def finished(self, path: Path, identity: dict[str, Any]) -> Evidence | None:
+        """The rows at `path` if they answer the same question, else None."""
+        if not path.is_file():
+            return None
+        table = _read(path)
+        stored = (table.schema.metadata or {}).get(_IDENTITY, b"{}")
+        return Evidence(table.replace_schema_metadata(None)) if json.loads(stored) == identity else None
+
+    def finish(self, path: Path, rows: Evidence, identity: dict[str, Any]) -> None:
+        """Write the rows of a probe that has ended, in one atomic step."""
+        buffer = io.BytesIO()
+        pq.write_table(rows.table.replace_schema_metadata({_IDENTITY: json.dumps(identity).encode()}), buffer)
+        write_atomically(path, buffer.getvalue())
+
+    def read(self) -> Evidence:
+        """All finished rows."""
+        tables = [_read(path).replace_schema_metadata(None) for path in sorted(self.root.rglob("*.parquet"))]
+        return Evidence.of([Evidence(table) for table in tables])
+
+
+def slug(name: str) -> str:
+    """A name that is safe as a file name; one that had to be changed gets a hash, so that no two names meet.
+
+    >>> slug("e=0.9"), slug("site 1/a")
+    ('e=0.9', 'site-1-a-b916af')
+    """
+    safe = re.sub(r"[^A-Za-z0-9._=+-]+", "-", name).strip(".-")
+    if safe == name:
+        return name
+    return f"{safe}-{hashlib.blake2b(name.encode(), digest_size=3).hexdigest()}"
+
+
+def _read(path: Path) -> Any:
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise DataError(f"{path} is not a readable Parquet file: {error}") from error
+    if not table.schema.equals(SCHEMA):
+        raise DataError(f"{path} does not hold evidence: its columns differ")
+    return table

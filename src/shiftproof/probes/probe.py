@@ -1,0 +1,110 @@
+"""The contract of a probe, and the template that does the boring and dangerous parts once for all of them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from shiftproof.catalogue import Catalogue
+from shiftproof.domains import Domain
+from shiftproof.errors import ModelError
+from shiftproof.evidence import SCHEMA, Evidence, EvidenceStore
+from shiftproof.execution import progress, run_shards
+from shiftproof.execution.progress import Mode
+from shiftproof.models.files import fingerprint
+
+__all__ = ["PROBES", "Probe", "run_probe"]
+
+SHARD = 256
+"""Samples in a shard: a fixed block of the domain, whatever the number of workers, so that results can't depend on it."""
+
+Columns = dict[str, NDArray[Any]]
+
+
+class Probe(Protocol):
+    """A frozen dataclass that measures a block of samples."""
+
+    @property
+    def classifier(self) -> str:
+        """base | smoothed | adapted: of which classifier the rows speak."""
+
+    def measure(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Columns:
+        """Columns of evidence for these samples; at least `prediction`."""
+
+
+PROBES: Catalogue[Probe] = Catalogue("probe", "shiftproof.probes")
+
+
+def run_probe(
+    probe: Probe,
+    model: nn.Module,
+    domain: Domain,
+    store: EvidenceStore,
+    *,
+    model_name: str = "model",
+    seed: int = 0,
+    workers: int = 1,
+    mode: Mode = "auto",
+) -> Evidence:
+    """Measure every sample of `domain`; what an earlier, killed run has done is not done again."""
+    name = PROBES.name_of(probe)
+    path = store.path(model_name, domain.name, name)
+    identity = {"probe": repr(probe), "weights": fingerprint(model), "data": domain.fingerprint, "seed": seed, "format": 1}
+    finished = store.finished(path, identity)
+    if finished is not None:
+        return finished
+    model.eval()
+    shards = range(-(-len(domain) // SHARD))
+    with store.journal(path, identity) as journal:
+        todo = [shard for shard in shards if str(shard) not in journal.done]
+        label = f"{name}: {model_name} on {domain.name}"
+        with progress(label, len(domain), mode, min(len(domain), (len(shards) - len(todo)) * SHARD)) as bar:
+            for shard, result in run_shards(_Measurement(probe, model, domain), todo, workers):
+                journal.append(str(shard), result)
+                bar.advance(len(result["prediction"]))
+        ordered = [journal.done[str(shard)] for shard in shards]
+        columns = {key: np.concatenate([part[key] for part in ordered]) for key in ordered[0]}
+        rows = _rows(columns, domain, model_name, name, repr(probe), probe.classifier, seed)
+        store.finish(path, rows, identity)
+        journal.discard()
+    return rows
+
+
+@dataclass(frozen=True)
+class _Measurement:
+    """One shard's work, in a form that can be sent to another process."""
+
+    probe: Probe
+    model: nn.Module
+    domain: Domain
+
+    def __call__(self, shard: int) -> dict[str, list[Any]]:
+        start = shard * SHARD
+        inputs, labels = self.domain.take(np.arange(start, min(start + SHARD, len(self.domain))))
+        device = next((parameter.device for parameter in self.model.parameters()), torch.device("cpu"))
+        began = time.perf_counter()
+        columns = self.probe.measure(self.model, inputs.to(device), labels.to(device))
+        each = (time.perf_counter() - began) / len(labels)
+        return {key: values.tolist() for key, values in columns.items()} | {"seconds": [each] * len(labels)}
+
+
+def _rows(
+    columns: Columns, domain: Domain, model: str, probe: str, setting: str, classifier: str, seed: int
+) -> Evidence:
+    n = len(domain)
+    if len(columns["prediction"]) != n:
+        raise ModelError(f"probe {probe!r} gave {len(columns['prediction'])} predictions for {n} samples of {domain.name!r}")
+    constants = {"model": model, "domain": domain.name, "probe": probe, "setting": setting, "classifier": classifier, "seed": seed, "precision": "f32"}
+    values: dict[str, Any] = {key: [value] * n for key, value in constants.items()}
+    values |= {"sample": domain.ids, "label": domain.labels, "correct": columns["prediction"] == domain.labels}
+    values |= {} if domain.groups is None else {"group": domain.groups}
+    values |= columns
+    arrays = [pa.array(values[item.name], item.type) if item.name in values else pa.nulls(n, item.type) for item in SCHEMA]
+    return Evidence(pa.Table.from_arrays(arrays, schema=SCHEMA))

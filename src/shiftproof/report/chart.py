@@ -1,0 +1,55 @@
+"""The accuracy chart: one dot with its interval for each model and domain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shiftproof.report.tables import Table
+
+__all__ = ["accuracy_chart", "chart_png", "chart_svg"]
+
+PALETTE = ["#c2410c", "#1d4ed8", "#15803d", "#7e22ce", "#a16207", "#0e7490", "#be123c", "#4d7c0f"]
+
+
+def accuracy_chart(table: Table, classes: int) -> dict[str, Any]:
+    """A Vega-Lite specification: accuracy with 95 % intervals, domains in order, a dashed line where guessing is."""
+    import altair as alt
+
+    order = [table.heading(domain) for domain in table.domains]
+    models = [row.model for row in table.rows]
+    values = [
+        {"model": row.model, "domain": table.heading(domain), "accuracy": e.value, "low": e.low, "high": e.high}
+        for row in table.rows
+        for domain, e in row.accuracy.items()
+    ]
+    percent = alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 1])
+    base = alt.Chart(alt.Data(values=values)).encode(
+        x=alt.X("domain:N", sort=order, title=None, axis=alt.Axis(labelAngle=0, labelPadding=8, labelLimit=180)),
+        xOffset=alt.XOffset("model:N", sort=models),
+        color=alt.Color("model:N", sort=models, scale=alt.Scale(range=PALETTE), legend=alt.Legend(title=None, orient="top")),
+    )
+    dots = base.mark_circle(size=90, opacity=1).encode(
+        y=alt.Y("accuracy:Q", title="accuracy", scale=alt.Scale(domain=[0, 1]), axis=percent)
+    )
+    bars = base.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"))
+    guess = (
+        alt.Chart(alt.Data(values=[{"guess": 1 / classes}]))
+        .mark_rule(strokeDash=[4, 4], color="#78716c")
+        .encode(y="guess:Q")
+    )
+    chart = (guess + bars + dots).properties(width=max(420, min(860, 230 * len(order))), height=300)
+    return chart.configure_view(stroke=None).configure_axis(grid=False, labelFontSize=12, titleFontSize=12).configure_legend(labelFontSize=13).to_dict()  # type: ignore[no-any-return]
+
+
+def chart_svg(specification: dict[str, Any]) -> str:
+    """The chart as SVG text."""
+    import vl_convert
+
+    return str(vl_convert.vegalite_to_svg(specification))
+
+
+def chart_png(specification: dict[str, Any]) -> bytes:
+    """The chart as a PNG file, at twice the size of the SVG."""
+    import vl_convert
+
+    return bytes(vl_convert.vegalite_to_png(specification, scale=2))

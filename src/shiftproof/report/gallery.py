@@ -1,0 +1,46 @@
+"""A few images of a domain side by side, as one PNG."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from shiftproof.domains import Domain
+
+__all__ = ["contact_sheet"]
+
+TILE = 56
+COLUMNS = 8
+CLASSES = 4
+GAP = 4
+
+
+def contact_sheet(domain: Domain) -> bytes:
+    """A PNG: a row for each of the first classes, the first samples of each; two channels are shown as red and green."""
+    rows = []
+    for label in range(min(CLASSES, len(domain.classes))):
+        indices = np.flatnonzero(domain.labels == label)[:COLUMNS]
+        if len(indices):
+            rows.append([_tile(image) for image in domain.inputs.take(indices).numpy()])
+    step = TILE + GAP
+    sheet = Image.new("RGB", (COLUMNS * step - GAP, max(1, len(rows)) * step - GAP), "white")
+    for y, row in enumerate(rows):
+        for x, tile in enumerate(row):
+            sheet.paste(tile, (x * step, y * step))
+    buffer = io.BytesIO()
+    sheet.save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()
+
+
+def _tile(image: NDArray[np.float32]) -> Image.Image:
+    pixels = (image.clip(0, 1) * 255).round().astype(np.uint8)
+    if len(pixels) == 1:
+        pixels = np.repeat(pixels, 3, 0)
+    elif len(pixels) == 2:
+        pixels = np.concatenate([pixels, np.zeros_like(pixels[:1])])
+    whole = Image.fromarray(np.ascontiguousarray(pixels[:3].transpose(1, 2, 0)))
+    small = max(whole.size) < TILE
+    return whole.resize((TILE, TILE), Image.Resampling.NEAREST if small else Image.Resampling.LANCZOS)

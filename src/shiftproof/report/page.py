@@ -1,0 +1,83 @@
+"""The report of a run: tables and figures as files, and one HTML page that opens offline."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from shiftproof.errors import UnknownName
+from shiftproof.evidence import Evidence
+from shiftproof.evidence.metrics import mean_accuracy
+from shiftproof.execution import write_atomically
+from shiftproof.report.chart import accuracy_chart, chart_png, chart_svg
+from shiftproof.report.findings import shift_findings
+from shiftproof.report.tables import Table, accuracy_table, points
+
+__all__ = ["FORMATS", "Report", "write_report"]
+
+FORMATS = ("html", "csv", "markdown", "latex", "svg", "png")
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What a report says; every number is computed from `evidence` when it is written."""
+
+    title: str
+    about: str
+    models: Mapping[str, str]
+    data: str
+    sources: tuple[str, ...]
+    target: str | None
+    classes: tuple[str, ...]
+    evidence: Evidence
+    sheets: Mapping[str, Path]
+    facts: Mapping[str, str]
+    seed: int
+
+    def table(self) -> Table:
+        """Accuracy per model and domain."""
+        return accuracy_table(self.evidence, self.sources, self.target, self.seed)
+
+
+def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Write the asked formats below `folder`; returns the paths, the HTML page first."""
+    for name in formats:
+        if name not in FORMATS:
+            raise UnknownName("report format", name, FORMATS)
+    table = report.table()
+    chart = accuracy_chart(table, len(report.classes))
+    texts = {"csv": (table.csv, "csv"), "markdown": (table.markdown, "md"), "latex": (table.latex, "tex")}
+    written = {}
+    if "html" in formats:
+        written[folder / "report.html"] = _page(report, table, chart).encode()
+    for name, (render, suffix) in texts.items():
+        if name in formats:
+            written[folder / "tables" / f"accuracy.{suffix}"] = render().encode()
+    if "svg" in formats:
+        written[folder / "figures" / "accuracy.svg"] = chart_svg(chart).encode()
+    if "png" in formats:
+        written[folder / "figures" / "accuracy.png"] = chart_png(chart)
+    for path, content in written.items():
+        write_atomically(path, content)
+    return list(written)
+
+
+def _page(report: Report, table: Table, chart: dict[str, Any]) -> str:
+    environment = Environment(
+        loader=PackageLoader("shiftproof.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters |= {"percent": "{:.1%}".format, "points": points}
+    return environment.get_template("page.html.j2").render(
+        report=report,
+        table=table,
+        means={row.model: mean_accuracy([row.accuracy[source] for source in table.sources]) for row in table.rows},
+        findings=list(shift_findings(table, report.evidence)),
+        chart=Markup(chart_svg(chart)),  # noqa: S704 - made by us from numbers; vl-convert escapes the labels
+        images={name: base64.b64encode(path.read_bytes()).decode() for name, path in report.sheets.items()},
+    )

@@ -1,0 +1,107 @@
+"""Accuracy per model and domain, as values and as csv, markdown and LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shiftproof.evidence import Evidence, metrics
+from shiftproof.types import Estimate
+
+__all__ = ["Row", "Table", "accuracy_table"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model: accuracy on each domain, and what is lost between sources and target (None without a target)."""
+
+    model: str
+    accuracy: dict[str, Estimate]
+    gap: Estimate | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Accuracy per model and domain. Domains stand in the order sources, target."""
+
+    sources: tuple[str, ...]
+    target: str | None
+    rows: list[Row]
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """Sources, then the target."""
+        return self.sources if self.target is None else (*self.sources, self.target)
+
+    def cells(self) -> list[list[str]]:
+        """Header and rows as text."""
+        last = [] if self.target is None else ["gap in points"]
+        header = ["model", *(self.heading(domain) for domain in self.domains), *last]
+        rows = [
+            [row.model, *(row.accuracy[domain].format() for domain in self.domains)]
+            + ([] if row.gap is None else [row.gap.format(points)])
+            for row in self.rows
+        ]
+        return [header, *rows]
+
+    def heading(self, domain: str) -> str:
+        """A domain's name and whether it was trained on."""
+        return f"{domain} ({'unseen' if domain == self.target else 'source'})"
+
+    def csv(self) -> str:
+        """One line for each model and domain, numbers in full."""
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(["model", "domain", "role", "metric", "value", "low", "high", "level", "n", "method"])
+        for row in self.rows:
+            numbers = [(domain, "accuracy", row.accuracy[domain]) for domain in self.domains]
+            numbers += [] if row.gap is None else [(self.target or "", "gap", row.gap)]
+            for domain, metric, e in numbers:
+                role = "target" if domain == self.target else "source"
+                writer.writerow([row.model, domain, role, metric, e.value, e.low, e.high, e.level, e.n, e.method])
+        return buffer.getvalue()
+
+    def markdown(self) -> str:
+        """For a README or an issue."""
+        header, *rows = self.cells()
+        lines = [header, ["---"] * len(header), *rows]
+        return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |\n" for line in lines)
+
+    def latex(self) -> str:
+        """A tabular for a paper."""
+        header, *rows = [[_escape(cell) for cell in line] for line in self.cells()]
+        body = "".join("  " + " & ".join(row) + r" \\" + "\n" for row in rows)
+        columns = "l" + "r" * (len(header) - 1)
+        return (
+            f"\\begin{{tabular}}{{{columns}}}\n  \\hline\n  {' & '.join(header)} \\\\\n  \\hline\n"
+            f"{body}  \\hline\n\\end{{tabular}}\n"
+        )
+
+
+def accuracy_table(evidence: Evidence, sources: Sequence[str], target: str | None, seed: int = 0) -> Table:
+    """The table of a run, from the rows of its `clean` probe."""
+    clean = evidence.where(probe="clean")
+    rows = []
+    for model in clean.distinct("model"):
+        of_domain = {domain: clean.where(model=model, domain=domain) for domain in (*sources, *([target] if target else []))}
+        accuracy = {domain: metrics.accuracy(rows_["correct"]) for domain, rows_ in of_domain.items()}
+        gap = None
+        if target is not None:
+            gap = metrics.gap([of_domain[source].sample() for source in sources], of_domain[target].sample(), seed)
+        rows.append(Row(model, accuracy, gap))
+    return Table(tuple(sources), target, rows)
+
+
+def points(value: float) -> str:
+    """A difference of two percentages.
+
+    >>> points(0.664)
+    '+66.4'
+    """
+    return f"{100 * value:+.1f}"
+
+
+def _escape(text: str) -> str:
+    return "".join(f"\\{c}" if c in "%&_#$" else c for c in text)

@@ -1,0 +1,104 @@
+"""What a study will cost, from a probe of a few seconds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+
+from shiftproof.domains import Domain, Domains, held_out, train_part, validation_part
+from shiftproof.execution import single_threaded
+from shiftproof.models import load_model
+from shiftproof.objectives import OBJECTIVES
+from shiftproof.probes import PROBES
+from shiftproof.probes.probe import SHARD
+from shiftproof.studies.jobs import load_study_data
+from shiftproof.studies.schema import ModelSpec, Study
+from shiftproof.training import train
+from shiftproof.training.selection import validation_accuracy
+
+__all__ = ["Cost", "Estimate", "estimate_study"]
+
+PROBE_SECONDS = 2.0
+WARM_UP_STEPS = 3
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one stage of one model takes."""
+
+    model: str
+    stage: str
+    forward_passes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a study takes: its stages, and the memory that the probe needed."""
+
+    costs: list[Cost]
+    forward_passes: int
+    seconds: float
+    memory_mb: float
+
+
+def estimate_study(study: Study) -> Estimate:
+    """Run a few steps of every model of the study and scale up."""
+    sources, target = load_study_data(study)
+    costs = [cost for name, spec in study.models.items() for cost in _costs(study, name, spec, sources, target)]
+    passes, seconds = sum(cost.forward_passes for cost in costs), sum(cost.seconds for cost in costs)
+    return Estimate(costs, passes, seconds, _peak_memory_mb())
+
+
+def _costs(study: Study, name: str, spec: ModelSpec, sources: Domains, target: Domain | None) -> list[Cost]:
+    model = load_model(spec.model.name, sources, seed=study.seed, **spec.model.options)
+    objective = OBJECTIVES.create(spec.objective.name, spec.objective.options)
+    recipe = objective.recipe.override(spec.training)
+    validation = [validation_part(domain) for domain in sources]
+    started = time.perf_counter()
+    validation_accuracy(model, validation)
+    seconds_an_evaluation = time.perf_counter() - started
+
+    def seconds_of(steps: int) -> float:
+        began = time.perf_counter()
+        train(model, sources, objective, seed=study.seed, recipe={**spec.training, "steps": steps, "evaluate_every": steps}, mode="off")
+        return time.perf_counter() - began
+
+    seconds_of(WARM_UP_STEPS)
+    short, steps = seconds_of(WARM_UP_STEPS), 2 * WARM_UP_STEPS
+    long = seconds_of(steps)
+    while long < PROBE_SECONDS and steps < recipe.steps:
+        steps = min(recipe.steps, 2 * steps)
+        long = seconds_of(steps)
+    # the difference of two runs: what both pay once (reading, one evaluation) cancels
+    seconds_a_step = max(long - short, 0.0) / max(1, steps - WARM_UP_STEPS)
+    evaluations = -(-recipe.steps // recipe.evaluate_every)
+    trained = recipe.steps * sum(min(recipe.batch, recipe.batch) for _ in sources)
+    evaluated = evaluations * sum(map(len, validation))
+    training = Cost(name, "training", trained + evaluated, recipe.steps * seconds_a_step + evaluations * seconds_an_evaluation)
+    places = [*(held_out(domain) for domain in sources), *([target] if target is not None else [])]
+    return [training, *(_probe_cost(name, choice.name, choice.options, model, places) for choice in study.probes)]
+
+
+def _probe_cost(name: str, probe_name: str, options: dict[str, object], model: object, places: list[Domain]) -> Cost:
+    import numpy as np
+
+    probe = PROBES.create(probe_name, options)
+    domain = places[-1]
+    inputs, labels = domain.take(np.arange(min(SHARD, len(domain))))
+    with single_threaded():
+        probe.measure(model, inputs, labels)  # type: ignore[arg-type]
+        began = time.perf_counter()
+        probe.measure(model, inputs, labels)  # type: ignore[arg-type]
+    total = sum(map(len, places))
+    return Cost(name, probe_name, total, total * (time.perf_counter() - began) / len(labels))
+
+
+def _peak_memory_mb() -> float:
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return float("nan")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)

@@ -1,0 +1,133 @@
+"""Study files: found by name or path, read with line numbers, answered with a sentence when they are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from shiftproof.errors import StudyError, UnknownName, UsageError, suggestion
+from shiftproof.studies.check import check_names
+from shiftproof.studies.schema import ModelSpec, Study
+
+__all__ = ["apply_override", "find_study", "list_studies", "parse_study", "validated"]
+
+Location = tuple[str | int, ...]
+
+
+def list_studies() -> dict[str, Path]:
+    """The studies that come with shiftproof, by name."""
+    folder = Path(str(files("shiftproof.studies")))
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def find_study(name: str, overrides: Iterable[str] = ()) -> Study:
+    """A study by name, or from a YAML file; `overrides` are texts such as `models.erm.training.steps=50`."""
+    known = list_studies()
+    path = known.get(name, Path(name))
+    if name not in known and path.suffix not in (".yaml", ".yml"):
+        raise UnknownName("study", name, [*known, "path/to/study.yaml"])
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StudyError(f"can't read the study {path}: {getattr(error, 'strerror', None) or error}") from error
+    shown = f"study {name}" if name in known else str(path)
+    return parse_study(text, shown, path.stem, overrides)
+
+
+def parse_study(text: str, shown: str, name: str, overrides: Iterable[str] = ()) -> Study:
+    """A study from YAML; `shown` is what errors call the file."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        raise StudyError(f"{shown}{line}: not valid YAML: {getattr(error, 'problem', None) or error}") from error
+    if not isinstance(document, dict):
+        raise StudyError(f"{shown}: a study is a mapping of keys to values; see 'shiftproof ls studies' for examples")
+    lines = _lines(root, shown)
+    for override in overrides:
+        apply_override(document, override)
+    document.setdefault("name", name)
+    return validated(document, shown, lines)
+
+
+def validated(document: dict[str, Any], shown: str, lines: dict[Location, int] | None = None) -> Study:
+    """The study that `document` says, or one sentence about the first thing that is wrong with it."""
+    lines = lines or {}
+    try:
+        study = Study.model_validate(document)
+    except ValidationError as error:
+        details = error.errors(include_url=False)[0]
+        raise StudyError(_sentence(details["loc"], details, shown, lines)) from error
+    problem = next(check_names(study), None)
+    if problem is not None:
+        location, error_ = problem
+        raise StudyError(f"{_place(location, shown, lines)}: {error_}") from error_
+    return study
+
+
+def apply_override(document: dict[str, Any], override: str) -> None:
+    """Put `a.b.c=value` into a nested mapping; the value is read as YAML. A plain text on the way becomes its name."""
+    path, equals, text = override.partition("=")
+    keys = [key.strip() for key in path.split(".")]
+    if not equals or not all(keys):
+        raise UsageError(f"--set {override!r} should read key.key=value, such as --set training.steps=200")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UsageError(f"--set {override!r}: {text!r} is not a value that YAML can read") from error
+    here = document
+    for key in keys[:-1]:
+        inner = here.get(key)
+        here[key] = {"name": inner} if isinstance(inner, str) else inner if isinstance(inner, dict) else {}
+        here = here[key]
+    here[keys[-1]] = value
+
+
+def _lines(root: yaml.Node | None, shown: str) -> dict[Location, int]:
+    """The line of every key; a key given twice is an error, because YAML would forget the first in silence."""
+    lines: dict[Location, int] = {}
+
+    def walk(node: yaml.Node | None, location: Location) -> None:
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                place = (*location, str(key.value))
+                if place in lines:
+                    raise StudyError(f"{shown}, line {key.start_mark.line + 1}: the key {key.value!r} is given twice")
+                lines[place] = key.start_mark.line + 1
+                walk(value, place)
+        elif isinstance(node, yaml.SequenceNode):
+            for index, item in enumerate(node.value):
+                lines[*location, index] = item.start_mark.line + 1
+                walk(item, (*location, index))
+
+    walk(root, ())
+    return lines
+
+
+def _place(location: Location, shown: str, lines: dict[Location, int]) -> str:
+    while location and location not in lines:
+        location = location[:-1]
+    return f"{shown}, line {lines[location]}" if location else shown
+
+
+def _sentence(location: Location, details: Any, shown: str, lines: dict[Location, int]) -> str:
+    place, key = _place(location, shown, lines), str(location[-1]) if location else ""
+    dotted = ".".join(str(part) for part in location)
+    if details["type"] == "extra_forbidden":
+        return f"{place}: unknown key {key!r}. {suggestion(key, _keys_at(location[:-1]))}"
+    if details["type"] == "missing":
+        return f"{place}: the key {dotted!r} is missing"
+    return f"{place}: {dotted}: {details['msg'][0].lower() + details['msg'][1:]}, not {details['input']!r}"
+
+
+def _keys_at(location: Location) -> list[str]:
+    schema: type[BaseModel] = ModelSpec if location[:1] == ("models",) else Study
+    return list(schema.model_fields)
+

@@ -1,0 +1,181 @@
+"""A run: a study's folder on disk, and the runner that fills it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from shiftproof.domains import Domain, Domains, held_out
+from shiftproof.errors import DataError, UsageError
+from shiftproof.evidence import Evidence, EvidenceStore, slug
+from shiftproof.execution import check_writable, read_json, write_atomically, write_json
+from shiftproof.execution.progress import Mode
+from shiftproof.models.files import fingerprint
+from shiftproof.probes import PROBES, run_probe
+from shiftproof.report import Report, write_report
+from shiftproof.report.gallery import contact_sheet
+from shiftproof.report.page import FORMATS
+from shiftproof.studies.environment import environment
+from shiftproof.studies.files import validated
+from shiftproof.studies.jobs import digest, load_study_data, resolved, train_to_file
+from shiftproof.studies.schema import Study
+
+__all__ = ["Run", "open_run", "run_study"]
+
+FORMAT = "shiftproof-run/1"
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A study that has been run: its folder, its study and its evidence."""
+
+    folder: Path
+    study: Study
+    record: dict[str, Any]
+    evidence: Evidence
+
+    def report(self, formats: Sequence[str] = FORMATS, folder: Path | None = None) -> list[Path]:
+        """Write the report, tables and figures from the evidence; returns their paths, the HTML page first."""
+        return write_report(self.content(), folder or self.folder, formats)
+
+    def content(self) -> Report:
+        """What the report says."""
+        study, record = self.study, self.record
+        names = [*record["sources"], *([study.target] if study.target else [])]
+        packages = ", ".join(f"{name} {version}" for name, version in record["environment"]["packages"].items())
+        machine = "{system}, {cores} cores, {threads} threads, accelerator {accelerator}".format(**record["environment"])
+        facts = {
+            "study": f"{study.name}, seed {study.seed}, hash {record['hash']}",
+            "data": f"{study.data.name}; trained on {', '.join(record['sources'])}; left out {study.target or 'nothing'}",
+            **{f"model {name}": _describe(config) for name, config in record["config"]["models"].items()},
+            "split": record["protocol"]["split"],
+            "computed with": f"Python {record['environment']['python']}, {packages}",
+            "on": machine,
+        }
+        sheets = {name: _sheet(self.folder, name) for name in names}
+        return Report(
+            title=study.title or study.name,
+            about=study.about,
+            models={name: spec.about for name, spec in study.models.items()},
+            data=study.data.name,
+            sources=tuple(record["sources"]),
+            target=study.target,
+            classes=tuple(record["classes"]),
+            evidence=self.evidence,
+            sheets={name: path for name, path in sheets.items() if path.is_file()},
+            facts=facts,
+            seed=study.seed,
+        )
+
+
+def run_study(study: Study, out: Path | None = None, *, workers: int = 1, device: str = "auto", mode: Mode = "auto") -> Run:
+    """Train what is not trained, measure what is not measured, and write the report. The same call continues a killed run."""
+    config = resolved(study)
+    folder = out or Path("runs") / f"{slug(study.name)}-{digest(config)}"
+    check_writable(folder)
+    sources, target = load_study_data(study)
+    record = _record(study, config, sources, target)
+    _start_or_continue(folder, record)
+    for domain in (*sources, *([target] if target is not None else [])):
+        write_atomically(_sheet(folder, domain.name), contact_sheet(domain))
+    models = {
+        name: train_to_file(
+            spec,
+            sources,
+            target,
+            folder / "models" / f"{slug(name)}.safetensors",
+            folder / "checkpoints" / f"{slug(name)}.ckpt",
+            seed=study.seed,
+            data=config["data"],
+            device=device,
+            mode=mode,
+        )[0]
+        for name, spec in study.models.items()
+    }
+    record["fingerprints"]["weights"] = {name: fingerprint(model) for name, model in models.items()}
+    write_json(folder / "run.json", record)
+    evidence = _probe(study, models, sources, target, EvidenceStore(folder / "evidence"), workers, mode)
+    return Run(folder, study, record, evidence)
+
+
+def open_run(folder: Path) -> Run:
+    """A run from its folder; nothing is loaded but the record and the evidence."""
+    record = read_json(folder / "run.json", DataError)
+    if record.get("format") != FORMAT:
+        raise DataError(f"{folder} does not hold a shiftproof run")
+    study = validated(record["study"], str(folder / "run.json"))
+    evidence = EvidenceStore(folder / "evidence").read()
+    expected = {(m, d) for m in study.models for d in (*record["sources"], *([study.target] if study.target else []))}
+    found = set(zip(evidence["model"].tolist(), evidence["domain"].tolist(), strict=True)) if len(evidence) else set()
+    if expected - found:
+        raise UsageError(f"the run in {folder} is not finished: run the same study again to complete it")
+    return Run(folder, study, record, evidence)
+
+
+def _record(study: Study, config: dict[str, Any], sources: Domains, target: Domain | None) -> dict[str, Any]:
+    shown = [*sources, *([target] if target else [])]
+    return {
+        "format": FORMAT,
+        "hash": digest(config),
+        "study": study.model_dump(mode="json", exclude_defaults=True),
+        "config": config,
+        "sources": list(sources.names),
+        "classes": list(sources.classes),
+        "protocol": {
+            "split": "by hash of group or sample id, 20 % validation",
+            "source rows": "held out: test rows where the data set has them, else the validation part",
+            "target rows": "all",
+        },
+        "fingerprints": {"data": {domain.name: domain.fingerprint for domain in shown}, "weights": {}},
+        "environment": environment(),
+    }
+
+
+def _start_or_continue(folder: Path, record: dict[str, Any]) -> None:
+    if (folder / "run.json").exists():
+        before = read_json(folder / "run.json", DataError)
+        if before.get("hash") != record["hash"]:
+            raise UsageError(f"{folder} holds a run of another study or other settings; choose another --out")
+        if before["fingerprints"]["data"] != record["fingerprints"]["data"]:
+            raise DataError(f"the data has changed since the run in {folder} was started; choose another --out")
+    write_json(folder / "run.json", record)
+
+
+def _probe(
+    study: Study,
+    models: dict[str, nn.Module],
+    sources: Domains,
+    target: Domain | None,
+    store: EvidenceStore,
+    workers: int,
+    mode: Mode,
+) -> Evidence:
+    places = [*(held_out(domain) for domain in sources), *([target] if target is not None else [])]
+    rows = []
+    for name, model in models.items():
+        for choice in study.probes:
+            probe = PROBES.create(choice.name, choice.options)
+            for domain in places:
+                rows.append(
+                    run_probe(
+                        probe, model, domain, store, model_name=name, seed=study.seed, workers=workers, mode=mode
+                    )
+                )
+    return Evidence.of(rows)
+
+
+def _sheet(folder: Path, domain: str) -> Path:
+    return folder / "figures" / f"samples-{slug(domain)}.png"
+
+
+def _describe(config: dict[str, Any]) -> str:
+    recipe = config["recipe"]
+    network = ", ".join([config["model"]["name"], *(f"{k}={v}" for k, v in config["model"].items() if k != "name")])
+    return (
+        f"{network}; {config['objective']['name']}, {recipe['optimiser']} lr {recipe['lr']:g}, {recipe['steps']} steps of "
+        f"{recipe['batch']} samples a domain; weights selected by {config['selection']}"
+    )

@@ -1,0 +1,61 @@
+"""What a study file may say."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+__all__ = ["Choice", "ModelSpec", "Study"]
+
+
+class Choice(BaseModel):
+    """Something of a catalogue with its options: `mlp`, or `{name: mlp, width: 64}`."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All but the name."""
+        return dict(self.model_extra or {})
+
+
+class ModelSpec(BaseModel):
+    """One model of a study: a network, an objective, and changes to the objective's recipe."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: Choice
+    objective: Choice = Choice(name="erm")
+    training: dict[str, Any] = Field(default_factory=dict)
+    selection: Literal["last", "source-validation"] | None = None
+    seed: int | None = None
+    about: str = ""
+
+
+class Study(BaseModel):
+    """Train every model on the sources, run every probe on sources and target, write one report."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    title: str = ""
+    about: str = ""
+    data: Choice
+    source: tuple[str, ...] | None = None
+    target: str | None = None
+    seed: int = Field(default=0, ge=0)
+    models: dict[str, ModelSpec] = Field(min_length=1)
+    probes: tuple[Choice, ...] = Field(default=(Choice(name="clean"),), min_length=1)
+
+    @field_validator("source", mode="before")
+    @classmethod
+    def _from_commas(cls, value: Any) -> Any:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
