@@ -36,14 +36,15 @@ class Batch:
         """The mean over domains of the mean of each domain's `values` (N numbers): every domain weighs the same."""
         import torch
 
-        return torch.stack([part.mean() for part in values.split(self.sizes)]).mean()
+        return torch.stack([part.mean() for part in torch.split(values, list(self.sizes))]).mean()
 
     def per_domain(self) -> list[Batch]:
         """One batch for each domain, in the order of `names`."""
-        parts = zip(
-            self.inputs.split(self.sizes), self.labels.split(self.sizes), self.names, self.sizes, strict=True
-        )
-        return [Batch(inputs, labels, (name,), (size,), self.step) for inputs, labels, name, size in parts]
+        import torch
+
+        inputs, labels = torch.split(self.inputs, list(self.sizes)), torch.split(self.labels, list(self.sizes))
+        parts = zip(inputs, labels, self.names, self.sizes, strict=True)
+        return [Batch(x, y, (name,), (size,), self.step) for x, y, name, size in parts]
 
 
 class Loss:

@@ -48,4 +48,7 @@ def ls(json: AsJson = False) -> None:
             for row in rows
         ],
     )
-    typer.echo(f"looked in {data_folder()} (set SHIFTPROOF_DATA to change). Your own images: folder:PATH with PATH/domain/class/image.png")
+    typer.echo(
+        f"looked in {data_folder()} (set SHIFTPROOF_DATA to change). "
+        "Your own images: folder:PATH with PATH/domain/class/image.png"
+    )

@@ -25,9 +25,9 @@ def command(
     if json:
         show_json(asdict(estimate))
         return
-    rows = [
-        [cost.model, cost.stage, f"{cost.forward_passes:,}", f"{cost.seconds:.1f} s"] for cost in estimate.costs
-    ]
+    rows = [[cost.model, cost.stage, f"{cost.forward_passes:,}", f"{cost.seconds:.1f} s"] for cost in estimate.costs]
     rows.append(["total", "", f"{estimate.forward_passes:,}", f"{estimate.seconds:.1f} s"])
     show_table(["model", "stage", "forward passes", "time"], rows)
-    typer.echo(f"memory about {estimate.memory_mb:,.0f} MB. Time was measured on this machine just now, by running a few steps.")
+    typer.echo(
+        f"memory about {estimate.memory_mb:,.0f} MB. Time was measured on this machine just now, on a few steps."
+    )

@@ -74,7 +74,7 @@ def _usage_sentence(message: str, given: list[str]) -> str:
     """What typer says, with the nearest verb if the verb is what is wrong, and where help is."""
     message = message.strip().replace("\n", " ")
     unknown = re.match(r"No such command '(.+?)'", message)
-    verbs = [info.name or "" for info in (*app.registered_commands, *app.registered_groups)]
+    verbs = [str(info.name) for info in app.registered_commands] + [str(info.name) for info in app.registered_groups]
     if unknown and given and given[0] == unknown.group(1):
         return f"no such verb {given[0]!r}. {suggestion(given[0], verbs)}"
     verb = f" {given[0]}" if given and given[0] in verbs else ""

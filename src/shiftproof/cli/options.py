@@ -73,11 +73,15 @@ def show_accuracy(table: Table) -> None:
     shown.add_column("model", overflow="fold")
     for domain in table.domains:
         unseen = domain == table.target
-        shown.add_column(f"{domain}\n{'unseen' if unseen else 'source'}", justify="right", style="bold" if unseen else "")
+        shown.add_column(
+            f"{domain}\n{'unseen' if unseen else 'source'}", justify="right", style="bold" if unseen else ""
+        )
     if table.target is not None:
         shown.add_column("gap\npoints lost", justify="right")
     for row in table.rows:
-        cells = [f"{e.value:.1%}\n[dim]{e.low:.1%} to {e.high:.1%}[/]" for e in map(row.accuracy.__getitem__, table.domains)]
+        cells = [
+            f"{e.value:.1%}\n[dim]{e.low:.1%} to {e.high:.1%}[/]" for e in map(row.accuracy.__getitem__, table.domains)
+        ]
         if row.gap is not None:
             cells.append(f"{points(row.gap.value)}\n[dim]{points(row.gap.low)} to {points(row.gap.high)}[/]")
         shown.add_row(row.model, *cells)

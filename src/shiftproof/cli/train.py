@@ -89,7 +89,13 @@ def _study(
     from shiftproof.studies.files import apply_override, validated
 
     one: dict[str, Any] = {"model": {"name": model}, "objective": {"name": objective}, "training": {}}
-    document: dict[str, Any] = {"name": "train", "data": {"name": data}, "seed": seed, "target": target, "source": source}
+    document: dict[str, Any] = {
+        "name": "train",
+        "data": {"name": data},
+        "seed": seed,
+        "target": target,
+        "source": source,
+    }
     for change in changes:
         apply_override(document if change.startswith("data.") else one, change)
     return validated({**document, "models": {"model": one}}, "command line")

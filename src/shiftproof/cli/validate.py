@@ -19,7 +19,7 @@ def command(
     set_: Set = None,
     json: AsJson = False,
 ) -> None:
-    """Read every sample once: unreadable files, classes that do not match, images that leak between parts. Exit 2 if any check fails."""
+    """Read every sample once: unreadable files, classes that do not match, images in two parts. Exit 2 if one fails."""
     from shiftproof.domains import validate
     from shiftproof.studies.files import apply_override
 

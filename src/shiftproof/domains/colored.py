@@ -1,7 +1,8 @@
 """Colour as a shortcut: the construction of Arjovsky et al. on embedded digits and on MNIST.
 
-Digits 0-4 are class 0, 5-9 class 1; a label is flipped with probability 0.25, then the colour is the label flipped with
-probability e. Where e = 0.1 or 0.2, trusting colour beats reading the digit; where e = 0.9 it is wrong nine times in ten.
+Digits 0-4 are class 0, 5-9 class 1; a label is flipped with probability 0.25, then the colour is the label flipped
+with probability e. Where e = 0.1 or 0.2, trusting colour beats reading the digit; where e = 0.9 it is wrong nine times
+in ten.
 """
 
 from dataclasses import dataclass
@@ -41,7 +42,9 @@ def colored_domain(
     return Domain.from_arrays(f"e={flip}", inputs, labels, CLASSES, ids=ids)
 
 
-@DOMAINS.register("colored-digits", content="e = 0.1, 0.2, 0.9: 700 + 700 + 397 images 2x8x8", source="embedded", paper=PAPER)
+@DOMAINS.register(
+    "colored-digits", content="e = 0.1, 0.2, 0.9: 700 + 700 + 397 images 2x8x8", source="embedded", paper=PAPER
+)
 @dataclass(frozen=True)
 class ColoredDigits:
     """Embedded digits, coloured so that colour predicts the label in two domains and betrays it in the third."""
@@ -83,8 +86,5 @@ class ColoredMNIST:
         pieces = zip((0.1, 0.2, 0.9), (order[:25_000], order[25_000:], np.arange(50_000, 60_000)), strict=True)
         return Domains(
             "colored-mnist",
-            [
-                colored_domain(e, images[i], digits[i], [f"mnist/{k}" for k in i], "colored-mnist")
-                for e, i in pieces
-            ],
+            [colored_domain(e, images[i], digits[i], [f"mnist/{k}" for k in i], "colored-mnist") for e, i in pieces],
         )

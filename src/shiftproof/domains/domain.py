@@ -210,15 +210,15 @@ def as_domains(
     if classes is None:
         classes = 1 + max(int(_integers(labels, name).max(initial=0)) for name, (_, labels) in pairs.items())
     names = [str(i) for i in range(classes)]
-    return Domains(
-        "pair", [Domain.from_arrays(name, torch.as_tensor(x), y, names) for name, (x, y) in pairs.items()]
-    )
+    return Domains("pair", [Domain.from_arrays(name, torch.as_tensor(x), y, names) for name, (x, y) in pairs.items()])
 
 
 def _integers(labels: ArrayLike, owner: str) -> IntArray:
     values = np.asarray(labels)
     if values.ndim != 1 or values.dtype.kind not in "iub":
-        raise DataError(f"labels of {owner!r} should be one integer a sample, not {values.dtype} of shape {values.shape}")
+        raise DataError(
+            f"labels of {owner!r} should be one integer a sample, not {values.dtype} of shape {values.shape}"
+        )
     return values.astype(np.int64)
 
 

@@ -85,7 +85,8 @@ def index_of_tree(files: Files) -> Index:
     problems = []
     if misplaced:
         problems.append(
-            f"{len(misplaced)} images in {files.root} are not at domain/class/image, such as {misplaced[0]}. Expected: {LAYOUT}."
+            f"{len(misplaced)} images in {files.root} are not at domain/class/image, such as {misplaced[0]}. "
+            f"Expected: {LAYOUT}."
         )
     problems += [f"class folder {name} of {files.root} holds no image" for name in _empty_classes(files, rows)]
     if not rows and not misplaced:
@@ -141,7 +142,9 @@ def _index_of_manifest(path: Path) -> Index:
         raise DataError(f"{path} is not a readable CSV file: {error}") from error
     lacking = [column for column in ("path", "label", "domain") if column not in columns]
     if lacking:
-        raise DataError(f"{path} lacks the column {lacking[0]!r}; it has {', '.join(sorted(columns))}. Expected: {LAYOUT}.")
+        raise DataError(
+            f"{path} lacks the column {lacking[0]!r}; it has {', '.join(sorted(columns))}. Expected: {LAYOUT}."
+        )
     files = Directory(path.parent)
     rows, problems = [], []
     for line, record in enumerate(records, 2):

@@ -109,7 +109,9 @@ class FileInputs:
 
     def __init__(self, files: Files, names: Sequence[str], shape: tuple[int, int, int]) -> None:
         self._files, self._names, self._shape = files, list(names), shape
-        self._cache: dict[int, NDArray[np.generic]] | None = {} if len(names) * int(np.prod(shape)) < CACHE_BYTES else None
+        self._cache: dict[int, NDArray[np.generic]] | None = (
+            {} if len(names) * int(np.prod(shape)) < CACHE_BYTES else None
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -166,13 +168,16 @@ def decode(content: bytes, shape: tuple[int, int, int]) -> NDArray[np.generic]:
     Pillow reads 16-bit gray at full depth and 16-bit colour at its upper 8 bits.
     """
     channels, height, width = shape
-    with Image.open(io.BytesIO(content)) as image:
+    with Image.open(io.BytesIO(content)) as file:
+        image: Image.Image = file
         if image.mode in _SIXTEEN_BIT:
             image = Image.fromarray(np.asarray(image).astype(np.float32) / 65535)
         elif image.mode == "F":
             values = np.asarray(image)
             if not (np.isfinite(values).all() and values.min() >= 0 and values.max() <= 1):
-                raise ValueError(f"its floating-point values run from {values.min():.3g} to {values.max():.3g}, not in [0, 1]")
+                raise ValueError(
+                    f"its floating-point values run from {values.min():.3g} to {values.max():.3g}, not in [0, 1]"
+                )
         elif image.mode != "L" or channels == 3:
             image = image.convert("RGB" if channels == 3 else "L")
         if image.size != (width, height):

@@ -59,7 +59,7 @@ class ArrayInputs:
 
     @cached_property
     def fingerprint(self) -> str:
-        return hashlib.blake2b(self._values.numpy(), digest_size=16).hexdigest()
+        return hashlib.blake2b(self._values.numpy().data, digest_size=16).hexdigest()
 
     def __len__(self) -> int:
         return len(self._values)
@@ -113,5 +113,6 @@ def _check_range(values: Tensor, owner: str) -> None:
             else "If they are normalised, undo it and wrap the model: shiftproof.Normalized(model, mean, std)."
         )
         raise DataError(
-            f"images of {owner!r} run from {low:.3g} to {high:.3g}, but eps, sigma and radii are stated for [0, 1]. {hint}"
+            f"images of {owner!r} run from {low:.3g} to {high:.3g}, "
+            f"but eps, sigma and radii are stated for [0, 1]. {hint}"
         )

@@ -12,7 +12,11 @@ __all__ = ["PACS"]
 LAYOUT = "art_painting, cartoon, photo and sketch, each with seven class folders of images, as a folder or zipped"
 
 
-@DOMAINS.register("pacs", content="9,991 RGB images in art_painting, cartoon, photo, sketch; seven classes", paper="Li et al., ICCV 2017")
+@DOMAINS.register(
+    "pacs",
+    content="9,991 RGB images in art_painting, cartoon, photo, sketch; seven classes",
+    paper="Li et al., ICCV 2017",
+)
 @dataclass(frozen=True)
 class PACS:
     """Photographs, art, cartoons and sketches of seven things, resized to `size` pixels."""

@@ -19,7 +19,9 @@ __all__ = ["RotatedDigits", "RotatedMNIST"]
 ANGLES = (0, 15, 30, 45, 60, 75)
 
 
-@DOMAINS.register("rotated-digits", content="0, 15, ..., 75 degrees: six times about 300 images 1x8x8", source="embedded")
+@DOMAINS.register(
+    "rotated-digits", content="0, 15, ..., 75 degrees: six times about 300 images 1x8x8", source="embedded"
+)
 @dataclass(frozen=True)
 class RotatedDigits:
     """Embedded digits, turned by 0 to 75 degrees in six domains."""
@@ -42,10 +44,10 @@ class RotatedMNIST:
     def load(self) -> Domains:
         """Build the six domains; always the same."""
         images, digits, _ = read_images(find_file("rotated-mnist", self.files[0], LAYOUT))
-        return _rotated("rotated-mnist", "mnist", images.astype(np.float32) / 255, digits)
+        return _rotated("rotated-mnist", "mnist", images / np.float32(255), digits)
 
 
-def _rotated(name: str, origin: str, images: NDArray[np.float32], digits: IntArray) -> Domains:
+def _rotated(name: str, origin: str, images: NDArray[np.floating], digits: IntArray) -> Domains:
     order = numpy_generator(0, name, "order").permutation(len(images))
     domains = []
     for angle, indices in zip(ANGLES, np.array_split(order, len(ANGLES)), strict=True):

@@ -20,7 +20,7 @@ def train_part(domain: Domain) -> Domain:
 
 
 def validation_part(domain: Domain) -> Domain:
-    """What selects a model: about one fifth of the training rows, chosen by group or sample id; never seen in training."""
+    """What selects a model: about one fifth of the training rows, chosen by group or sample id, never trained on."""
     return _part(domain, "validation")
 
 

@@ -13,7 +13,7 @@ __all__ = ["check_writable", "read_json", "write_atomically", "write_json"]
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write `content` beside `path` and rename: a reader, or a crash, sees the old file or the new one, never a part."""
+    """Write `content` beside `path` and rename: a reader or a crash sees the old file or the new one, never a part."""
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def check_writable(folder: Path) -> None:
 
 def _storage_sentence(path: Path, error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"the disk is full: {path} was not written, and what was there before is unchanged. Free space and run the same command again."
+        return f"the disk is full: {path} was not written. Free some space and run the same command again."
     return f"can't write {path}: {error.strerror or error}. Choose another folder with --out."
 
 

@@ -63,7 +63,11 @@ class _Lines:
         self._spoke = time.monotonic()
         elapsed = self._spoke - self._started
         rate = (self._done - self._first) / elapsed if elapsed else 0.0
-        left = f"{(self._total - self._done) / rate:.0f} s left" if rate and self._done < self._total else f"{elapsed:.0f} s"
+        left = (
+            f"{(self._total - self._done) / rate:.0f} s left"
+            if rate and self._done < self._total
+            else f"{elapsed:.0f} s"
+        )
         note = f", {self._note}" if self._note else ""
         self._stream.write(f"{self._label}: {self._done}/{self._total}, {left}{note}\n")
         self._stream.flush()

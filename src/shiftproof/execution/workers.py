@@ -75,7 +75,8 @@ def _in_processes(task: Callable[[int], R], shards: list[int], workers: int) -> 
                 yield future.result()
     except BrokenProcessPool as error:
         raise ShiftproofError(
-            "a worker process died (out of memory?). What is finished is kept; run the same command again, with fewer --workers."
+            "a worker process died (out of memory?). What is finished is kept; run the same command again, "
+            "with fewer --workers."
         ) from error
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

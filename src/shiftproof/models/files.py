@@ -62,7 +62,9 @@ def read_weights(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
     except (safetensors.SafetensorError, ValueError, KeyError) as error:
         raise ModelError(f"{path} is not a whole safetensors file ({error}): truncated, or something else") from error
     if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
-        raise ModelError(f"{path} is not the file that {path.with_suffix('.json').name} was written for: its hash differs")
+        raise ModelError(
+            f"{path} is not the file that {path.with_suffix('.json').name} was written for: its hash differs"
+        )
     return tensors
 
 
@@ -74,7 +76,8 @@ def load_weights(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> No
             raise ModelError(f"{path} is for another architecture: it has no tensor {name!r}")
         if tensors[name].shape != tensor.shape:
             raise ModelError(
-                f"{path} is for other shapes: {name!r} is {_shape(tensors[name])} in the file and {_shape(tensor)} in the model"
+                f"{path} is for other shapes: {name!r} is {_shape(tensors[name])} in the file "
+                f"and {_shape(tensor)} in the model"
             )
     extra = sorted(set(tensors) - set(wanted))
     if extra:

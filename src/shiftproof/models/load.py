@@ -75,7 +75,7 @@ def _expected_hash(path: Path) -> str | None:
 def _rebuild(path: Path, card: dict[str, Any], domains: Domains | Domain | None) -> nn.Module:
     if domains is not None and card.get("classes") and tuple(card["classes"]) != domains.classes:
         raise ModelError(
-            f"{path} tells apart {', '.join(card['classes'])}, but the data has the classes {', '.join(domains.classes)}"
+            f"{path} tells apart {', '.join(card['classes'])}; the data has the classes {', '.join(domains.classes)}"
         )
     record = card.get("architecture")
     if record is None:
@@ -102,7 +102,7 @@ def _from_python(path: str) -> nn.Module:
         model = getattr(importlib.import_module(module_name), function)()
     except ShiftproofError:
         raise
-    except Exception as error:  # noqa: BLE001 - a user's code may raise anything
+    except Exception as error:
         raise ModelError(f"python:{path} failed: {type(error).__name__}: {error}") from error
     if not isinstance(model, nn.Module):
         raise ModelError(f"python:{path} returned {type(model).__name__}, not a torch.nn.Module")

@@ -31,7 +31,9 @@ class PreActBlock(nn.Module):
         return hidden + shortcut  # type: ignore[no-any-return]
 
 
-@MODELS.register("preact-resnet18", paper="He et al., Identity Mappings, 2016", cost="about 100 images 32x32 a second and core")
+@MODELS.register(
+    "preact-resnet18", paper="He et al., Identity Mappings, 2016", cost="about 100 images 32x32 a second and core"
+)
 @dataclass(frozen=True)
 class PreActResNet18:
     """Pre-activation ResNet18 for small images; `width` 64 is the published one, 16 a narrow one for a laptop."""

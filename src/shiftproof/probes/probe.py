@@ -23,7 +23,7 @@ from shiftproof.models.files import fingerprint
 __all__ = ["PROBES", "Probe", "run_probe"]
 
 SHARD = 256
-"""Samples in a shard: a fixed block of the domain, whatever the number of workers, so that results can't depend on it."""
+"""Samples in a shard: a fixed block of the domain, so that results can't depend on the number of workers."""
 
 Columns = dict[str, NDArray[Any]]
 
@@ -56,7 +56,13 @@ def run_probe(
     """Measure every sample of `domain`; what an earlier, killed run has done is not done again."""
     name = PROBES.name_of(probe)
     path = store.path(model_name, domain.name, name)
-    identity = {"probe": repr(probe), "weights": fingerprint(model), "data": domain.fingerprint, "seed": seed, "format": 1}
+    identity = {
+        "probe": repr(probe),
+        "weights": fingerprint(model),
+        "data": domain.fingerprint,
+        "seed": seed,
+        "format": 1,
+    }
     finished = store.finished(path, identity)
     if finished is not None:
         return finished
@@ -100,11 +106,23 @@ def _rows(
 ) -> Evidence:
     n = len(domain)
     if len(columns["prediction"]) != n:
-        raise ModelError(f"probe {probe!r} gave {len(columns['prediction'])} predictions for {n} samples of {domain.name!r}")
-    constants = {"model": model, "domain": domain.name, "probe": probe, "setting": setting, "classifier": classifier, "seed": seed, "precision": "f32"}
+        raise ModelError(
+            f"probe {probe!r} gave {len(columns['prediction'])} predictions for {n} samples of {domain.name!r}"
+        )
+    constants = {
+        "model": model,
+        "domain": domain.name,
+        "probe": probe,
+        "setting": setting,
+        "classifier": classifier,
+        "seed": seed,
+        "precision": "f32",
+    }
     values: dict[str, Any] = {key: [value] * n for key, value in constants.items()}
     values |= {"sample": domain.ids, "label": domain.labels, "correct": columns["prediction"] == domain.labels}
     values |= {} if domain.groups is None else {"group": domain.groups}
     values |= columns
-    arrays = [pa.array(values[item.name], item.type) if item.name in values else pa.nulls(n, item.type) for item in SCHEMA]
+    arrays = [
+        pa.array(values[item.name], item.type) if item.name in values else pa.nulls(n, item.type) for item in SCHEMA
+    ]
     return Evidence(pa.Table.from_arrays(arrays, schema=SCHEMA))

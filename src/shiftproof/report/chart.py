@@ -23,22 +23,26 @@ def accuracy_chart(table: Table, classes: int) -> dict[str, Any]:
         for domain, e in row.accuracy.items()
     ]
     percent = alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 1])
-    base = alt.Chart(alt.Data(values=values)).encode(
+    base = alt.Chart(alt.InlineData(values=values)).encode(
         x=alt.X("domain:N", sort=order, title=None, axis=alt.Axis(labelAngle=0, labelPadding=8, labelLimit=180)),
         xOffset=alt.XOffset("model:N", sort=models),
-        color=alt.Color("model:N", sort=models, scale=alt.Scale(range=PALETTE), legend=alt.Legend(title=None, orient="top")),
+        color=alt.Color(
+            "model:N", sort=models, scale=alt.Scale(range=PALETTE), legend=alt.Legend(title=None, orient="top")
+        ),
     )
     dots = base.mark_circle(size=90, opacity=1).encode(
         y=alt.Y("accuracy:Q", title="accuracy", scale=alt.Scale(domain=[0, 1]), axis=percent)
     )
     bars = base.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"))
     guess = (
-        alt.Chart(alt.Data(values=[{"guess": 1 / classes}]))
+        alt.Chart(alt.InlineData(values=[{"guess": 1 / classes}]))
         .mark_rule(strokeDash=[4, 4], color="#78716c")
         .encode(y="guess:Q")
     )
     chart = (guess + bars + dots).properties(width=max(420, min(860, 230 * len(order))), height=300)
-    return chart.configure_view(stroke=None).configure_axis(grid=False, labelFontSize=12, titleFontSize=12).configure_legend(labelFontSize=13).to_dict()  # type: ignore[no-any-return]
+    chart = chart.configure_view(stroke=None).configure_axis(grid=False, labelFontSize=12, titleFontSize=12)
+    specification: dict[str, Any] = chart.configure_legend(labelFontSize=13).to_dict()
+    return specification
 
 
 def chart_svg(specification: dict[str, Any]) -> str:

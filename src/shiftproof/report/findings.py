@@ -34,9 +34,17 @@ def _finding(row: Row, table: Table, constant: float) -> Finding:
     measured = f"{row.model}: {here:.0%} on the domains it was trained on, {there.value:.0%} on {table.target}"
     change = f"{points(row.gap.value).lstrip('+')} points ({points(row.gap.low)} to {points(row.gap.high)})"
     if there.high < constant:
-        return Finding("fail", "collapse", f"{measured}: it loses {change}, and always answering the commonest class would be right on {constant:.0%}")
+        return Finding(
+            "fail",
+            "collapse",
+            f"{measured}: it loses {change}, and always answering the commonest class would be right on {constant:.0%}",
+        )
     if row.gap.low > NOTABLE_GAP:
         return Finding("warn", "gap", f"{measured}: it loses {change}")
     if row.gap.low > 0:
         return Finding("warn", "gap", f"{measured}: a small but measurable loss of {change}")
-    return Finding("pass", "holds", f"{measured}: no loss is measurable, the gap is {points(row.gap.value)} points ({points(row.gap.low)} to {points(row.gap.high)})")
+    return Finding(
+        "pass",
+        "holds",
+        f"{measured}: no loss is measurable, the gap is {change}",
+    )

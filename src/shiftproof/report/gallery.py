@@ -19,7 +19,7 @@ GAP = 4
 
 
 def contact_sheet(domain: Domain) -> bytes:
-    """A PNG: a row for each of the first classes, the first samples of each; two channels are shown as red and green."""
+    """A PNG: a row for each of the first classes with its first samples; two channels are shown as red and green."""
     rows = []
     for label in range(min(CLASSES, len(domain.classes))):
         indices = np.flatnonzero(domain.labels == label)[:COLUMNS]

@@ -85,7 +85,9 @@ def accuracy_table(evidence: Evidence, sources: Sequence[str], target: str | Non
     clean = evidence.where(probe="clean")
     rows = []
     for model in clean.distinct("model"):
-        of_domain = {domain: clean.where(model=model, domain=domain) for domain in (*sources, *([target] if target else []))}
+        of_domain = {
+            domain: clean.where(model=model, domain=domain) for domain in (*sources, *([target] if target else []))
+        }
         accuracy = {domain: metrics.accuracy(rows_["correct"]) for domain, rows_ in of_domain.items()}
         gap = None
         if target is not None:

@@ -34,10 +34,11 @@ def bootstrap_difference(
 ) -> Estimate:
     """Mean over `plus` samples of their means, less the same over `minus`, with a percentile interval.
 
-    Samples that share no unit are resampled each on its own (two-sample); if any unit is shared, all units are resampled
-    jointly (paired). Percentile intervals are approximate, and degenerate when every value of a sample is equal.
+    Samples that share no unit are resampled each on its own (two-sample); if any unit is shared, all units are
+    resampled jointly (paired). Percentile intervals are approximate, and degenerate when all values are equal.
 
-    >>> right, wrong = Sample(np.ones(4), np.array(list("abcd"), object)), Sample(np.zeros(4), np.array(list("efgh"), object))
+    >>> right = Sample(np.ones(4), np.array(list("abcd"), object))
+    >>> wrong = Sample(np.zeros(4), np.array(list("efgh"), object))
     >>> bootstrap_difference([right], [wrong]).value
     1.0
     """
@@ -58,7 +59,9 @@ def bootstrap_difference(
             draws += _resampled([_sums_and_counts(sample, units)], [weight], len(units), seed, index, resamples)
     low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
     n = sum(len(sample.values) for sample in samples)
-    return Estimate(float(value), float(low), float(high), n, level, f"{'paired' if paired else 'two-sample'} bootstrap")
+    return Estimate(
+        float(value), float(low), float(high), n, level, f"{'paired' if paired else 'two-sample'} bootstrap"
+    )
 
 
 def _any_shared_unit(samples: list[Sample]) -> bool:
@@ -73,18 +76,26 @@ def _any_shared_unit(samples: list[Sample]) -> bool:
 
 def _sums_and_counts(sample: Sample, units: NDArray[np.object_]) -> tuple[FloatArray, FloatArray]:
     index = np.searchsorted(units, sample.units)
-    return np.bincount(index, sample.values, len(units)), np.bincount(index, minlength=len(units)).astype(np.float64)
+    counts = np.bincount(index, minlength=len(units))
+    return np.bincount(index, sample.values, len(units)).astype(np.float64), counts.astype(np.float64)
 
 
 def _resampled(
-    tables: list[tuple[FloatArray, FloatArray]], weights: list[float], units: int, seed: int, key: str | int, resamples: int
+    tables: list[tuple[FloatArray, FloatArray]],
+    weights: list[float],
+    units: int,
+    seed: int,
+    key: str | int,
+    resamples: int,
 ) -> FloatArray:
     """Weighted sums of means, one for each multinomial resample of the units."""
     generator = numpy_generator(seed, "bootstrap", key)
     result = np.empty(resamples)
     step = max(1, _CHUNK_CELLS // units)
     for start in range(0, resamples, step):
-        times = generator.multinomial(units, np.full(units, 1 / units), size=min(step, resamples - start)).astype(np.float64)
+        times = generator.multinomial(units, np.full(units, 1 / units), size=min(step, resamples - start)).astype(
+            np.float64
+        )
         part = np.zeros(len(times))
         for weight, (sums, counts) in zip(weights, tables, strict=True):
             # a small paired resample can miss every unit of one sample; its mean is then left at 0 / 1

@@ -45,7 +45,9 @@ def _check(location: tuple[str | int, ...], attempt: object, choice: Choice | No
 
 
 def _check_data(choice: Choice) -> None:
-    name, path = ("folder", choice.name.removeprefix("folder:")) if choice.name.startswith("folder:") else (choice.name, None)
+    name, path = (
+        ("folder", choice.name.removeprefix("folder:")) if choice.name.startswith("folder:") else (choice.name, None)
+    )
     if path is None and (name == "folder" or name not in DOMAINS):
         raise UnknownName("data set", name, [*(e.name for e in DOMAINS if e.name != "folder"), "folder:PATH"])
     DOMAINS.create(name, choice.options if path is None else {"path": path, **choice.options})

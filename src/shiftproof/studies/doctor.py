@@ -55,7 +55,11 @@ def _torch() -> Iterator[Finding]:
     where = f"accelerator {accelerator}" if accelerator else "no accelerator, computing on the CPU"
     yield Finding("pass", "torch", f"torch uses {torch.get_num_threads()} threads of {os.cpu_count()} cores; {where}")
     if importlib.util.find_spec("torchvision") is not None:
-        yield Finding("warn", "torchvision", "torchvision is installed; shiftproof does not need it, and a build for another torch breaks other packages")
+        yield Finding(
+            "warn",
+            "torchvision",
+            "torchvision is installed; shiftproof does not need it, and a build for another torch breaks packages",
+        )
 
 
 def _folders() -> Iterator[Finding]:
@@ -68,9 +72,15 @@ def _folders() -> Iterator[Finding]:
     if "SHIFTPROOF_DATA" in os.environ and not folder.is_dir():
         yield Finding("warn", "data", f"SHIFTPROOF_DATA names {folder}, which is not a folder")
     else:
-        yield Finding("pass", "data", f"{len(here)} of {len(sets)} data sets on disk are in {folder}; the embedded ones always work")
+        yield Finding(
+            "pass",
+            "data",
+            f"{len(here)} of {len(sets)} data sets on disk are in {folder}; the embedded ones always work",
+        )
     free = shutil.disk_usage(Path.cwd()).free
-    yield Finding("pass" if free > LOW_DISK_BYTES else "warn", "disk", f"{free / 2**30:.1f} GiB free in the current folder")
+    yield Finding(
+        "pass" if free > LOW_DISK_BYTES else "warn", "disk", f"{free / 2**30:.1f} GiB free in the current folder"
+    )
     try:
         check_writable(Path("runs"))
         yield Finding("pass", "writable", "runs can be written in the current folder")

@@ -6,7 +6,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from shiftproof.domains import Domain, Domains, held_out, train_part, validation_part
+from shiftproof.domains import Domain, Domains, held_out, validation_part
 from shiftproof.execution import single_threaded
 from shiftproof.models import load_model
 from shiftproof.objectives import OBJECTIVES
@@ -62,7 +62,14 @@ def _costs(study: Study, name: str, spec: ModelSpec, sources: Domains, target: D
 
     def seconds_of(steps: int) -> float:
         began = time.perf_counter()
-        train(model, sources, objective, seed=study.seed, recipe={**spec.training, "steps": steps, "evaluate_every": steps}, mode="off")
+        train(
+            model,
+            sources,
+            objective,
+            seed=study.seed,
+            recipe={**spec.training, "steps": steps, "evaluate_every": steps},
+            mode="off",
+        )
         return time.perf_counter() - began
 
     seconds_of(WARM_UP_STEPS)
@@ -76,7 +83,9 @@ def _costs(study: Study, name: str, spec: ModelSpec, sources: Domains, target: D
     evaluations = -(-recipe.steps // recipe.evaluate_every)
     trained = recipe.steps * sum(min(recipe.batch, recipe.batch) for _ in sources)
     evaluated = evaluations * sum(map(len, validation))
-    training = Cost(name, "training", trained + evaluated, recipe.steps * seconds_a_step + evaluations * seconds_an_evaluation)
+    training = Cost(
+        name, "training", trained + evaluated, recipe.steps * seconds_a_step + evaluations * seconds_an_evaluation
+    )
     places = [*(held_out(domain) for domain in sources), *([target] if target is not None else [])]
     return [training, *(_probe_cost(name, choice.name, choice.options, model, places) for choice in study.probes)]
 

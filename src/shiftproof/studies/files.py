@@ -130,4 +130,3 @@ def _sentence(location: Location, details: Any, shown: str, lines: dict[Location
 def _keys_at(location: Location) -> list[str]:
     schema: type[BaseModel] = ModelSpec if location[:1] == ("models",) else Study
     return list(schema.model_fields)
-

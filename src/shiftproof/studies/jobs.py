@@ -76,6 +76,7 @@ def train_to_file(
     data: dict[str, Any],
     device: str = "auto",
     mode: Mode = "auto",
+    label: str = "training",
 ) -> tuple[nn.Module, dict[str, Any]]:
     """Train and save a model, or load it if the same one is there already; returns it with its JSON record."""
     request = {
@@ -106,6 +107,7 @@ def train_to_file(
         checkpoint=checkpoint,
         device=device,
         mode=mode,
+        label=label,
     )
     save_model(fit.model.cpu(), path, {**_card(fit, sources, target, request), "request": digest(request)})
     return fit.model, read_card(path)

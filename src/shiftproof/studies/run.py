@@ -47,10 +47,12 @@ class Run:
         study, record = self.study, self.record
         names = [*record["sources"], *([study.target] if study.target else [])]
         packages = ", ".join(f"{name} {version}" for name, version in record["environment"]["packages"].items())
-        machine = "{system}, {cores} cores, {threads} threads, accelerator {accelerator}".format(**record["environment"])
+        machine = "{system}, {cores} cores, {threads} threads, accelerator {accelerator}".format(
+            **record["environment"]
+        )
         facts = {
             "study": f"{study.name}, seed {study.seed}, hash {record['hash']}",
-            "data": f"{study.data.name}; trained on {', '.join(record['sources'])}; left out {study.target or 'nothing'}",
+            "data": f"{study.data.name}; trained on {', '.join(record['sources'])}; left out: {study.target or '-'}",
             **{f"model {name}": _describe(config) for name, config in record["config"]["models"].items()},
             "split": record["protocol"]["split"],
             "computed with": f"Python {record['environment']['python']}, {packages}",
@@ -72,8 +74,10 @@ class Run:
         )
 
 
-def run_study(study: Study, out: Path | None = None, *, workers: int = 1, device: str = "auto", mode: Mode = "auto") -> Run:
-    """Train what is not trained, measure what is not measured, and write the report. The same call continues a killed run."""
+def run_study(
+    study: Study, out: Path | None = None, *, workers: int = 1, device: str = "auto", mode: Mode = "auto"
+) -> Run:
+    """Train what is not trained and measure what is not measured; the same call continues a run that was killed."""
     config = resolved(study)
     folder = out or Path("runs") / f"{slug(study.name)}-{digest(config)}"
     check_writable(folder)
@@ -93,6 +97,7 @@ def run_study(study: Study, out: Path | None = None, *, workers: int = 1, device
             data=config["data"],
             device=device,
             mode=mode,
+            label=f"training {name}",
         )[0]
         for name, spec in study.models.items()
     }
@@ -161,9 +166,7 @@ def _probe(
             probe = PROBES.create(choice.name, choice.options)
             for domain in places:
                 rows.append(
-                    run_probe(
-                        probe, model, domain, store, model_name=name, seed=study.seed, workers=workers, mode=mode
-                    )
+                    run_probe(probe, model, domain, store, model_name=name, seed=study.seed, workers=workers, mode=mode)
                 )
     return Evidence.of(rows)
 
@@ -176,6 +179,6 @@ def _describe(config: dict[str, Any]) -> str:
     recipe = config["recipe"]
     network = ", ".join([config["model"]["name"], *(f"{k}={v}" for k, v in config["model"].items() if k != "name")])
     return (
-        f"{network}; {config['objective']['name']}, {recipe['optimiser']} lr {recipe['lr']:g}, {recipe['steps']} steps of "
-        f"{recipe['batch']} samples a domain; weights selected by {config['selection']}"
+        f"{network}; {config['objective']['name']}, {recipe['optimiser']} lr {recipe['lr']:g}, {recipe['steps']} steps "
+        f"of {recipe['batch']} samples a domain; weights selected by {config['selection']}"
     )

@@ -40,8 +40,8 @@ class Batches:
     def steps(self, start: int, end: int) -> Iterator[Batch]:
         """The batches of steps start to end - 1.
 
-        Where files must be decoded, the next batch is read while the caller works on the present one; for data in memory
-        a second thread costs more than it saves (its math threads compete with the caller's).
+        Where files must be decoded, the next batch is read while the caller works on the present one; for data in
+        memory a second thread costs more than it saves (its math threads compete with the caller's).
         """
         if start >= end or all(domain.inputs.in_memory for domain in self._domains):
             yield from (self[step] for step in range(start, end))

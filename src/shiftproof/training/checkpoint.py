@@ -57,4 +57,3 @@ def read_checkpoint(path: Path, identity: dict[str, Any]) -> State | None:
             "choose another place, or remove it to start over"
         )
     return state
-

@@ -18,12 +18,14 @@ __all__ = ["checked_sources", "identity_of"]
 
 
 def checked_sources(model: nn.Module, sources: Any) -> Domains:
-    """Sources as domains that the model can be trained on: readable, of a shape that it takes, with labels that it has."""
+    """Sources as domains that the model can be trained on: readable, of a shape and with labels that it takes."""
     if isinstance(sources, Domains | Domain):
         domains, outputs = as_domains(sources), None
     else:
         pairs = sources.values() if isinstance(sources, Mapping) else [sources]
-        example = next((torch.as_tensor(pair[0]) for pair in pairs if isinstance(pair, tuple | list) and len(pair) == 2), None)
+        example = next(
+            (torch.as_tensor(pair[0]) for pair in pairs if isinstance(pair, tuple | list) and len(pair) == 2), None
+        )
         outputs = None if example is None or not len(example) else _outputs(model, example[:1].float())
         domains = as_domains(sources, outputs)
     for domain in domains:

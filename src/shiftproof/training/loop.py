@@ -21,8 +21,8 @@ from shiftproof.objectives.erm import ERM
 from shiftproof.objectives.objective import Selection
 from shiftproof.rng import seeded_globals, torch_generator
 from shiftproof.training.batches import Batches
-from shiftproof.training.checks import checked_sources, identity_of
 from shiftproof.training.checkpoint import State, read_checkpoint, write_checkpoint
+from shiftproof.training.checks import checked_sources, identity_of
 from shiftproof.training.fit import Fit, Selected
 from shiftproof.training.optimisers import learning_rate, make_optimiser
 from shiftproof.training.selection import mean_accuracy, validation_accuracy
@@ -43,6 +43,7 @@ def train(
     checkpoint: Path | None = None,
     device: str = "auto",
     mode: Mode = "auto",
+    label: str = "training",
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
 ) -> Fit:
     """Train `model` in place on the training parts of `sources`; their validation parts select the weights.
@@ -75,12 +76,16 @@ def train(
     with (
         _threads(state.threads),
         seeded_globals(seed, "training"),
-        progress("training", recipe.steps, mode, state.step) as bar,
+        progress(label, recipe.steps, mode, state.step) as bar,
     ):
         try:
             for batch in batches.steps(state.step, recipe.steps):
                 loss = _step(model, objective, optimiser, batch, learning_rate(recipe, batch.step), seed)
-                state.loss_sum, state.loss_count, state.step = state.loss_sum + loss, state.loss_count + 1, batch.step + 1
+                state.loss_sum, state.loss_count, state.step = (
+                    state.loss_sum + loss,
+                    state.loss_count + 1,
+                    batch.step + 1,
+                )
                 if state.step % recipe.evaluate_every == 0 or state.step == recipe.steps:
                     _evaluate(state, model, validation, rule)
                 bar.advance(note=_note(state, loss))
@@ -107,7 +112,9 @@ def _step(
     loss = objective.loss(model, batch, torch_generator(seed, "objective", batch.step))
     value = float(loss.total.detach())
     if not math.isfinite(value):
-        raise TrainingError(f"the loss is {value} at step {batch.step}; try a smaller learning rate: --set training.lr={lr / 10:g}")
+        raise TrainingError(
+            f"the loss is {value} at step {batch.step}; try a smaller learning rate: --set training.lr={lr / 10:g}"
+        )
     optimiser.zero_grad(set_to_none=True)
     loss.total.backward()  # type: ignore[no-untyped-call]
     optimiser.step()
