@@ -184,8 +184,8 @@ def decode(content: bytes, shape: tuple[int, int, int]) -> NDArray[np.generic]:
             image = image.resize((width, height), Image.Resampling.BILINEAR)
         pixels = np.asarray(image)
     if pixels.ndim == 2:
-        return np.ascontiguousarray(np.broadcast_to(pixels, (channels, height, width)))
-    return np.ascontiguousarray(pixels.transpose(2, 0, 1))
+        return np.array(np.broadcast_to(pixels, (channels, height, width)))
+    return np.array(pixels.transpose(2, 0, 1), order="C")
 
 
 def dimensions(content: bytes) -> tuple[int, int, int]:

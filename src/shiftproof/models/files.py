@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from shiftproof.execution import write_atomically, write_json
 
 __all__ = ["fingerprint", "load_weights", "read_weights", "save_model", "weight_bytes"]
 
-_PICKLE_STARTS = (b"PK", b"\x80", b"\x1f\x8b")
+_PICKLE_STARTS = (b"PK", b"\x80")
 
 
 def save_model(model: nn.Module, path: Path, card: dict[str, Any]) -> None:
@@ -55,8 +57,9 @@ def read_weights(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
         content = path.read_bytes()
     except OSError as error:
         raise ModelError(f"can't read the model file {path}: {error.strerror or error}") from error
-    if content.startswith(_PICKLE_STARTS):
-        return _read_torch_file(path)
+    # a safetensors file is the length of a JSON header, 8 bytes, and the header; its first byte may be that of a pickle
+    if content.startswith(_PICKLE_STARTS) and content[8:9] != b"{":
+        return _read_torch_file(path, content)
     try:
         tensors: dict[str, Tensor] = safetensors.torch.load(content)
     except (safetensors.SafetensorError, ValueError, KeyError) as error:
@@ -85,9 +88,12 @@ def load_weights(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> No
     model.load_state_dict(tensors)
 
 
-def _read_torch_file(path: Path) -> dict[str, Tensor]:
+def _read_torch_file(path: Path, content: bytes) -> dict[str, Tensor]:
     try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            # torch warns about pickles that it did not write; what it can't read is refused below
+            warnings.simplefilter("ignore")
+            loaded = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, AttributeError, OSError) as error:
         raise ModelError(
             f"{path} is a pickle that holds more than tensors, or is damaged; it was not executed. "

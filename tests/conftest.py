@@ -1,0 +1,53 @@
+"""Shared fixtures. No test writes to the home directory: data and runs go to temporary folders."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+HAS_DATA = Path(os.environ.get("SHIFTPROOF_DATA", "")).joinpath("mnist.npz").is_file()
+needs_data = pytest.mark.skipif(not HAS_DATA, reason="SHIFTPROOF_DATA does not hold the data sets")
+
+
+@pytest.fixture(autouse=True)
+def _away_from_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg"))
+    monkeypatch.chdir(tmp_path)
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Callable[..., Path]:
+    """Makes root/domain/class/image.png trees of small random images."""
+
+    def make(
+        domains: tuple[str, ...] = ("clinic-a", "clinic-b"),
+        classes: tuple[str, ...] = ("cat", "dog"),
+        count: int = 12,
+        size: int = 8,
+        mode: str = "RGB",
+        root: str = "images",
+    ) -> Path:
+        generator = np.random.default_rng(0)
+        for domain in domains:
+            for number, label in enumerate(classes):
+                folder = tmp_path / root / domain / label
+                folder.mkdir(parents=True)
+                for index in range(count):
+                    Image.fromarray(pixels(generator, size, mode, number)).save(folder / f"{index}.png")
+        return tmp_path / root
+
+    return make
+
+
+def pixels(generator: np.random.Generator, size: int, mode: str, brightness: int = 0) -> np.ndarray:
+    """A random image array: RGB and L have 8 bits, I;16 has 16."""
+    shape = (size, size, 3) if mode == "RGB" else (size, size)
+    if mode == "I;16":
+        return generator.integers(0, 30_000, shape).astype(np.uint16) + np.uint16(30_000 * brightness)
+    return (generator.integers(0, 128, shape) + 100 * brightness).astype(np.uint8)

@@ -1,0 +1,299 @@
+"""Data sets keep their promises; splits are stable; constructions are what they say."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import needs_data, pixels
+from PIL import Image
+
+from shiftproof.domains import DOMAINS, Domain, Domains, as_domains, held_out, load_domains, train_part, validation_part
+from shiftproof.domains.images import FileInputs
+from shiftproof.errors import ConformanceError, DataError, DataNotFound, UnknownName, UsageError
+from shiftproof.testing import check_domains
+
+ON_DISK = [entry.name for entry in DOMAINS if getattr(entry.cls, "files", ())]
+EMBEDDED = [entry.name for entry in DOMAINS if entry.name not in ON_DISK and entry.name != "folder"]
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_embedded_data_sets_conform(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SHIFTPROOF_DATA", raising=False)
+    check_domains(load_domains(name))
+
+
+@needs_data
+@pytest.mark.parametrize("name", ON_DISK)
+def test_data_sets_on_disk_conform(name: str) -> None:
+    check_domains(load_domains(name))
+
+
+@pytest.mark.parametrize("name", ON_DISK)
+def test_missing_data_says_what_where_and_how(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHIFTPROOF_DATA", str(tmp_path))
+    with pytest.raises(DataNotFound) as caught:
+        load_domains(name)
+    message = str(caught.value)
+    assert repr(name) in message
+    assert DOMAINS[name].cls.files[0] in message  # type: ignore[attr-defined]
+    assert str(tmp_path) in message
+    assert "Expected:" in message
+
+
+def agreement(domain: Domain) -> float:
+    inputs, labels = domain.take(np.arange(len(domain)))
+    colours = (inputs[:, 1].flatten(1).sum(1) > inputs[:, 0].flatten(1).sum(1)).long()
+    return float((colours == labels).float().mean())
+
+
+def test_colored_digits_sizes_and_colours() -> None:
+    domains = load_domains("colored-digits")
+    assert [len(domain) for domain in domains] == [700, 700, 397]
+    assert [agreement(domain) for domain in domains] == pytest.approx([0.9, 0.8, 0.1], abs=0.04)
+    everything = np.concatenate([domain.ids for domain in domains])
+    assert len(set(everything.tolist())) == 1797
+
+
+@needs_data
+@pytest.mark.parametrize("size", [14, 28])
+def test_colored_mnist_is_the_published_construction(size: int) -> None:
+    domains = load_domains("colored-mnist", size=size)
+    assert domains.shape == (2, size, size)
+    assert [len(domain) for domain in domains] == [25_000, 25_000, 10_000]
+    assert [agreement(domain) for domain in domains] == pytest.approx([0.9, 0.8, 0.1], abs=0.01)
+    digits = load_domains("mnist")["mnist"].labels
+    for domain in domains:
+        origin = np.array([int(i.removeprefix("mnist/")) for i in domain.ids])
+        assert ((digits[origin] >= 5) == domain.labels).mean() == pytest.approx(0.75, abs=0.01)
+        assert origin.max() < 50_000 if domain.name != "e=0.9" else np.array_equal(origin, np.arange(50_000, 60_000))
+    # one channel holds the digit, the other nothing
+    inputs, _ = domains["e=0.9"].take(np.arange(200))
+    assert float(inputs.amin(1).max()) == 0
+    with pytest.raises(UsageError, match="size 14 or 28"):
+        load_domains("colored-mnist", size=20)
+
+
+@needs_data
+def test_colon_sites_keep_patients_together() -> None:
+    domains = load_domains("colon")
+    patients = [set(domain.groups.tolist()) for domain in domains if domain.groups is not None]
+    assert len(set.union(*patients)) == sum(map(len, patients)) == 98
+    sizes = [len(domain) for domain in domains]
+    assert max(sizes) - min(sizes) < 50
+
+
+def test_rotation_turns_and_no_digit_is_in_two_domains() -> None:
+    domains = load_domains("rotated-digits")
+    assert domains.names == tuple(f"angle={a}" for a in (0, 15, 30, 45, 60, 75))
+    ids = np.concatenate([domain.ids for domain in domains])
+    assert len(ids) == len(set(ids.tolist())) == 1797
+    unturned = {f"digits/{i}": image for i, (image, _) in enumerate(_all(load_domains("digits")["digits"]))}
+    first = domains["angle=0"]
+    assert float((first[0][0] - unturned[str(first.ids[0])]).abs().max()) < 1 / 255
+
+
+def _all(domain: Domain) -> list[tuple[torch.Tensor, int]]:
+    return [domain[i] for i in range(len(domain))]
+
+
+def test_leave_out() -> None:
+    domains = load_domains("colored-digits")
+    sources, target = domains.leave_out("e=0.9")
+    assert (sources.names, target.name) == (("e=0.1", "e=0.2"), "e=0.9")
+    with pytest.raises(UnknownName, match="Did you mean 'e=0.9'"):
+        domains.leave_out("e=9")
+    with pytest.raises(UsageError, match="leaves nothing to train on"):
+        load_domains("digits").leave_out("digits")
+
+
+def small(name: str = "d", n: int = 200, **columns: list[str]) -> Domain:
+    generator = torch.Generator().manual_seed(0)
+    return Domain.from_arrays(name, torch.rand(n, 1, 2, 2, generator=generator), np.arange(n) % 2, ("a", "b"), **columns)
+
+
+def test_a_split_does_not_change_when_samples_are_added() -> None:
+    few, many = small(n=200), small(n=400)
+    assert set(validation_part(few).ids) <= set(validation_part(many).ids)
+    assert set(train_part(few).ids) <= set(train_part(many).ids)
+    assert 0.12 < len(validation_part(many)) / 400 < 0.28
+    assert len(train_part(few)) + len(validation_part(few)) == 200
+
+
+def test_a_split_keeps_groups_together() -> None:
+    domain = small(groups=[f"patient-{i // 5}" for i in range(200)])
+    train, validation = train_part(domain), validation_part(domain)
+    assert not set(train.units) & set(validation.units)
+    assert len(train) % 5 == len(validation) % 5 == 0
+
+
+def test_given_splits_are_kept() -> None:
+    marks = ["train"] * 120 + ["validation"] * 40 + ["test"] * 40
+    domain = small(splits=marks)
+    assert [len(train_part(domain)), len(validation_part(domain)), len(held_out(domain))] == [120, 40, 40]
+    without = small(splits=["train"] * 150 + ["test"] * 50)
+    assert len(train_part(without)) + len(validation_part(without)) == 150
+    assert len(held_out(without)) == 50
+
+
+def test_a_domain_too_small_to_split_says_so() -> None:
+    with pytest.raises(DataError, match="too few, the (train|validation) part is empty"):
+        train_part(small(n=1)), validation_part(small(n=1))
+
+
+PAIR = (torch.rand(6, 1, 2, 2), torch.tensor([0, 1, 0, 1, 0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "labels", "sentence"),
+    [
+        (PAIR[0] * 255, PAIR[1], "Divide by 255"),
+        (PAIR[0] * 4 - 2, PAIR[1], "Normalized\\(model, mean, std\\)"),
+        (PAIR[0] * float("nan"), PAIR[1], "not numbers"),
+        (PAIR[0], PAIR[1] + 1, "labels of 'data' run from 1 to 2, but 2 classes allow 0 to 1"),
+        (PAIR[0], -PAIR[1], "run from -1 to 0"),
+        (PAIR[0], PAIR[1].float(), "one integer a sample"),
+        (PAIR[0], PAIR[1][:4], "6 inputs but 4 labels"),
+    ],
+)
+def test_a_bad_pair_gets_a_sentence(inputs: torch.Tensor, labels: torch.Tensor, sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        as_domains((inputs, labels), classes=2)
+
+
+def test_domains_must_agree() -> None:
+    other = Domain.from_arrays("o", torch.rand(4, 1, 2, 2), [0, 1, 0, 1], ("a", "c"))
+    wide = Domain.from_arrays("w", torch.rand(4, 1, 2, 3), [0, 1, 0, 1], ("a", "b"))
+    for second, sentence in ((other, "different classes"), (wide, "different shape"), (small(), "same name")):
+        with pytest.raises(DataError, match=sentence):
+            Domains("x", [small(), second])
+
+
+def test_conformance_finds_a_domain_that_lies() -> None:
+    twice = Domain.from_arrays("t", torch.rand(40, 1, 2, 2), np.zeros(40, int), ("a",), ids=["same"] * 40)
+    with pytest.raises(ConformanceError, match="same id"):
+        check_domains(Domains("t", [twice]))
+
+
+def test_fingerprints_see_pixels_labels_and_ids() -> None:
+    base = small()
+    inputs, labels = base.take(np.arange(len(base)))
+    changed = inputs.clone()
+    changed[3, 0, 0, 0] = 0.5
+    others = [
+        Domain.from_arrays("d", changed, labels, ("a", "b")),
+        Domain.from_arrays("d", inputs, 1 - labels, ("a", "b")),
+        Domain.from_arrays("d", inputs, labels, ("a", "b"), ids=[f"x{i}" for i in range(200)]),
+    ]
+    assert base.fingerprint == small().fingerprint
+    assert len({base.fingerprint, *(other.fingerprint for other in others)}) == 4
+
+
+# --- folders ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_a_data_set(images: Callable[..., Path]) -> None:
+    domains = load_domains(f"folder:{images()}")
+    assert domains.names == ("clinic-a", "clinic-b")
+    assert domains.classes == ("cat", "dog")
+    assert domains.shape == (3, 8, 8)
+    check_domains(domains)
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "I;16"])
+def test_pixels_arrive_in_the_unit_interval_at_full_depth(images: Callable[..., Path], mode: str) -> None:
+    root = images(mode=mode, count=3)
+    domain = load_domains(f"folder:{root}")["clinic-a"]
+    with Image.open(root / str(domain.ids[0])) as image:
+        expected = np.asarray(image).astype(np.float32) / (65535 if mode == "I;16" else 255)
+    expected = expected.transpose(2, 0, 1) if mode == "RGB" else expected[None]
+    assert np.allclose(domain[0][0].numpy(), expected, atol=1e-6)
+
+
+def test_images_are_resized_to_a_stated_size(images: Callable[..., Path]) -> None:
+    root = images(count=2)
+    Image.fromarray(pixels(np.random.default_rng(0), 16, "RGB")).save(root / "clinic-a" / "cat" / "big.png")
+    with pytest.raises(DataError, match="differ in size .*8x8 to 16x16.*size=64"):
+        load_domains(f"folder:{root}")
+    assert load_domains(f"folder:{root}", size=12, channels=1).shape == (1, 12, 12)
+    assert load_domains(f"folder:{root}", size=(6, 4)).shape == (3, 6, 4)
+
+
+def test_lazy_images_are_the_same_without_a_cache(images: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    root = images(count=10)
+    cached = load_domains(f"folder:{root}")["clinic-a"]
+    monkeypatch.setattr("shiftproof.domains.images.CACHE_BYTES", 0)
+    lazy = load_domains(f"folder:{root}")["clinic-a"]
+    assert isinstance(lazy.inputs, FileInputs)
+    assert not lazy.inputs.in_memory
+    assert cached.inputs.in_memory
+    order = np.array([5, 1, 5, 9])
+    assert torch.equal(lazy.take(order)[0], cached.take(order)[0])
+    assert lazy.fingerprint == cached.fingerprint
+
+
+def test_bad_folders_get_a_sentence(images: Callable[..., Path], tmp_path: Path) -> None:
+    with pytest.raises(DataNotFound, match=r"nowhere does not exist. Expected: root/domain/class/image"):
+        load_domains(f"folder:{tmp_path / 'nowhere'}")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="holds no image"):
+        load_domains(f"folder:{tmp_path / 'empty'}")
+    root = images()
+    (root / "clinic-a" / "bird").mkdir()
+    with pytest.raises(DataError, match="class folder clinic-a/bird .* holds no image"):
+        load_domains(f"folder:{root}")
+    (root / "clinic-a" / "bird").rmdir()
+    Image.fromarray(pixels(np.random.default_rng(0), 8, "L")).save(root / "clinic-a" / "loose.png")
+    with pytest.raises(DataError, match="not at domain/class/image, such as clinic-a/loose.png"):
+        load_domains(f"folder:{root}")
+
+
+def test_a_corrupt_jpeg_is_named(images: Callable[..., Path]) -> None:
+    root = images()
+    victim = root / "clinic-b" / "dog" / "broken.jpg"
+    Image.fromarray(pixels(np.random.default_rng(0), 8, "RGB")).save(victim)
+    victim.write_bytes(victim.read_bytes()[:200])
+    domains = load_domains(f"folder:{root}")
+    with pytest.raises(DataError, match=r"can't read the image .*broken\.jpg"):
+        domains["clinic-b"].inputs.prepare()
+
+
+def test_a_manifest_is_a_data_set(images: Callable[..., Path], tmp_path: Path) -> None:
+    root = images(domains=("scans",))
+    rows = [
+        f"images/scans/{label}/{i}.png,{label},site-{i % 2},{'test' if i > 9 else 'train'},patient-{i // 2}"
+        for label in ("cat", "dog")
+        for i in range(12)
+    ]
+    manifest = tmp_path / "manifest.csv"
+    manifest.write_text("\ufeffpath,label,domain,split,group\n" + "\n".join(rows))
+    domains = load_domains(f"folder:{manifest}")
+    assert domains.names == ("site-0", "site-1")
+    site = domains["site-0"]
+    assert len(site) == 12
+    assert len(held_out(site)) == 2
+    assert site.groups is not None
+    assert root.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("path,label\nx.png,a", "lacks the column 'domain'"),
+        ("path,label,domain\nnone.png,a,d", "line 2: there is no file"),
+        ("path,label,domain\n,a,d", "line 2: path, label and domain must all be filled in"),
+        ("path,label,domain", "lists no image"),
+        ("path,label,domain,split\nimages/clinic-a/cat/0.png,a,d,holdout", "split 'holdout' should be"),
+        (
+            "path,label,domain,group\nimages/clinic-a/cat/0.png,a,d,p\nimages/clinic-a/cat/1.png,a,d,",
+            "1 rows have no group while others do",
+        ),
+        ("path,label,domain\nimages/clinic-a/cat/0.png,a,d\nimages/clinic-a/cat/0.png,a,e", "more than once"),
+    ],
+)
+def test_bad_manifests_get_a_sentence(images: Callable[..., Path], tmp_path: Path, text: str, sentence: str) -> None:
+    images()
+    (tmp_path / "manifest.csv").write_text(text)
+    with pytest.raises(DataError, match=sentence):
+        load_domains(f"folder:{tmp_path / 'manifest.csv'}")

@@ -1,0 +1,135 @@
+"""Files, journal, workers, progress."""
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from shiftproof.errors import ModelError, ShiftproofError, StorageError
+from shiftproof.execution import Journal, check_writable, progress, read_json, run_shards, write_atomically, write_json
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "result.json"
+    write_json(path, {"a": 1})
+    write_json(path, {"a": 2})
+    assert json.loads(path.read_text()) == {"a": 2}
+    assert [p.name for p in path.parent.iterdir()] == ["result.json"]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_leaves_the_old_file_and_no_rubbish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    path = tmp_path / "result.json"
+    write_atomically(path, b"old")
+
+    def full(_: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError, match="the disk is full"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["result.json"]
+
+
+def test_an_unwritable_place_is_found_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="can't write"):
+        check_writable(tmp_path / "file" / "below")
+    check_writable(tmp_path / "a" / "b")
+    assert not (tmp_path / "a").exists()
+
+
+def test_json_that_is_not_an_object_is_refused(tmp_path: Path) -> None:
+    for name, text in {"list": "[1]", "cut": '{"a":', "text": "hello"}.items():
+        (tmp_path / name).write_text(text)
+        with pytest.raises(ModelError):
+            read_json(tmp_path / name, ModelError)
+    with pytest.raises(ModelError, match="there is no file"):
+        read_json(tmp_path / "none", ModelError)
+
+
+def test_a_journal_keeps_what_was_done_and_cuts_a_torn_line(tmp_path: Path) -> None:
+    path = tmp_path / "probe.journal"
+    with Journal(path, {"model": "m"}) as journal:
+        journal.append("0", [1, 2])
+        journal.append("1", [3])
+    whole = path.read_bytes()
+    for cut in range(1, 12):
+        path.write_bytes(whole[:-cut])
+        with Journal(path, {"model": "m"}) as journal:
+            assert journal.done == {"0": [1, 2]}
+            journal.append("1", [3])
+        assert path.read_bytes() == whole
+
+
+def test_a_journal_with_a_flipped_byte_is_read_up_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "probe.journal"
+    with Journal(path, {}) as journal:
+        for key in "abc":
+            journal.append(key, key)
+    content = path.read_bytes()
+    place = content.index(b'"b"')
+    path.write_bytes(content[:place] + b'"x"' + content[place + 3 :])
+    with Journal(path, {}) as journal:
+        assert journal.done == {"a": "a"}
+
+
+def test_a_journal_of_another_question_is_discarded(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j", {"seed": 0}) as journal:
+        journal.append("0", 1)
+    with Journal(tmp_path / "j", {"seed": 1}) as journal:
+        assert journal.done == {}
+
+
+def square(shard: int) -> tuple[int, int]:
+    return shard * shard, torch.get_num_threads()
+
+
+def broken(shard: int) -> int:
+    if shard == 3:
+        raise ModelError("shard 3 is bad")
+    return shard
+
+
+def dying(shard: int) -> int:
+    if shard:
+        os._exit(9)
+    return shard
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_shard_is_run_once_on_one_thread(workers: int) -> None:
+    torch.set_num_threads(2)
+    results = dict(run_shards(square, range(7), workers, worth=0.0))
+    assert results == {shard: (shard * shard, 1) for shard in range(7)}
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_in_a_shard_arrives(workers: int) -> None:
+    with pytest.raises(ModelError, match="shard 3 is bad"):
+        list(run_shards(broken, range(5), workers, worth=0.0))
+
+
+def test_a_dead_worker_is_reported() -> None:
+    with pytest.raises(ShiftproofError, match="a worker process died"):
+        list(run_shards(dying, range(3), 2, worth=0.0))
+
+
+def test_what_can_not_be_sent_runs_in_process() -> None:
+    here = os.getpid()
+    assert {pid for _, pid in run_shards(lambda _: os.getpid(), range(3), 2, worth=0.0)} == {here}
+
+
+def test_progress_writes_plain_lines_to_a_log(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("training", 10, "lines") as bar:
+        for _ in range(10):
+            bar.advance(note="loss 0.5")
+    assert "training: 10/10" in capsys.readouterr().err
+    with progress("training", 10, "auto") as bar:
+        bar.advance()
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,92 @@
+"""errors, types, rng, catalogue."""
+
+import pickle
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+from shiftproof import rng
+from shiftproof.catalogue import Catalogue
+from shiftproof.errors import UnknownName, UsageError
+from shiftproof.types import Batch
+
+
+def test_derived_numbers_depend_on_every_part_and_its_type() -> None:
+    keys = [(0, "a"), (1, "a"), (0, "b"), (0, "a", 1), (0, "a", "1"), (0, "a", 1, 2), (0, "a", 12), (0, "ab", ""), (0, "a", "b")]
+    assert len({rng.derive(*key) for key in keys}) == len(keys)
+
+
+def test_derived_numbers_are_the_same_everywhere() -> None:
+    assert rng.derive(7, "noise", "x", 3) == 331632484913913263663378255380659980519
+
+
+def test_torch_generator_fills_the_whole_state() -> None:
+    words = np.random.SeedSequence(rng.derive(0, "x")).generate_state(624, np.uint32)
+    twister = np.random.MT19937()
+    state = twister.state
+    state["state"] = {"key": words, "pos": 624}
+    twister.state = state
+    drawn = torch.empty(1000, dtype=torch.int32).random_(generator=rng.torch_generator(0, "x"))
+    assert np.array_equal(drawn.numpy(), (twister.random_raw(1000) & 0x7FFFFFFF).astype(np.int32))
+
+
+def test_seeded_globals_leave_no_trace() -> None:
+    before = torch.get_rng_state()
+    with rng.seeded_globals(0, "init"):
+        first = torch.rand(3)
+    with rng.seeded_globals(0, "init"):
+        assert torch.equal(torch.rand(3), first)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+METHODS: Catalogue[object] = Catalogue("method", "shiftproof.statistics")
+
+
+@METHODS.register("shrink", paper="nobody")
+@dataclass(frozen=True)
+class Shrink:
+    """Make it smaller."""
+
+    factor: float
+    times: int = 1
+
+
+def test_catalogue_creates_by_name() -> None:
+    assert METHODS.create("shrink", {"factor": 0.5}) == Shrink(0.5, 1)
+    assert METHODS["shrink"].summary == "Make it smaller."
+    assert METHODS["shrink"].options == {"factor": ..., "times": 1}
+    assert METHODS.name_of(Shrink(1.0)) == "shrink"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        ("shrnk", {}, "unknown method 'shrnk'. Did you mean 'shrink'?"),
+        ("zzz", {}, "unknown method 'zzz'. Known: shrink."),
+        ("shrink", {"facto": 1}, "unknown option of method 'shrink': 'facto'. Did you mean 'factor'?"),
+        ("shrink", {}, "method 'shrink' needs a value for 'factor': --set method.factor=..."),
+    ],
+)
+def test_catalogue_errors_say_what_to_type(name: str, options: dict[str, object], sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        METHODS.create(name, options)
+    assert str(caught.value) == sentence
+
+
+def test_two_methods_of_one_name_are_refused() -> None:
+    with pytest.raises(UsageError, match="two methods are called 'shrink'"):
+        METHODS.register("shrink")(type("Other", (), {}))
+
+
+def test_unknown_name_survives_a_trip_to_a_worker() -> None:
+    error = pickle.loads(pickle.dumps(UnknownName("model", "mpl", ["mlp"])))  # noqa: S301
+    assert str(error) == "unknown model 'mpl'. Did you mean 'mlp'?"
+
+
+def test_batches_weigh_domains_equally() -> None:
+    batch = Batch(torch.zeros(4, 1), torch.zeros(4, dtype=torch.long), ("a", "b"), (3, 1))
+    assert float(batch.mean_over_domains(torch.tensor([0.0, 0.0, 0.0, 1.0]))) == 0.5
+    assert [part.names for part in batch.per_domain()] == [("a",), ("b",)]
+    assert [len(part.labels) for part in batch.per_domain()] == [3, 1]
