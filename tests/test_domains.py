@@ -109,8 +109,8 @@ def test_leave_out() -> None:
 
 
 def small(name: str = "d", n: int = 200, **columns: list[str]) -> Domain:
-    generator = torch.Generator().manual_seed(0)
-    return Domain.from_arrays(name, torch.rand(n, 1, 2, 2, generator=generator), np.arange(n) % 2, ("a", "b"), **columns)
+    inputs = torch.rand(n, 1, 2, 2, generator=torch.Generator().manual_seed(0))
+    return Domain.from_arrays(name, inputs, np.arange(n) % 2, ("a", "b"), **columns)
 
 
 def test_a_split_does_not_change_when_samples_are_added() -> None:

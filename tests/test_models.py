@@ -36,7 +36,8 @@ def test_published_sizes() -> None:
     # with a head of 10 classes: 11,171,146 of the common public implementation, which lacks the last BatchNorm (1,024)
     assert sum(p.numel() for p in resnet.parameters()) + 5_130 == 11_171_146 + 1_024
     cnn = MODELS.create("cnn").encoder((3, 32, 32))[0]
-    assert [(m.out_channels, m.stride[0]) for m in cnn if isinstance(m, nn.Conv2d)] == [(32, 1), (32, 2), (64, 1), (64, 2)]
+    convolutions = [(m.out_channels, m.stride[0]) for m in cnn if isinstance(m, nn.Conv2d)]
+    assert convolutions == [(32, 1), (32, 2), (64, 1), (64, 2)]
     mlp = MODELS.create("mlp").encoder((2, 14, 14))[0]
     assert [m.out_features for m in mlp if isinstance(m, nn.Linear)] == [256, 256]
 

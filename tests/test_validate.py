@@ -60,7 +60,7 @@ def test_class_mismatch(images: Callable[..., Path]) -> None:
     assert "class-mismatch" in codes(root, "fail")
 
 
-def test_layout_problems_are_findings_and_a_missing_folder_an_error(images: Callable[..., Path], tmp_path: Path) -> None:
+def test_layout_problems_are_findings_a_missing_folder_an_error(images: Callable[..., Path], tmp_path: Path) -> None:
     root = images()
     (root / "clinic-a" / "bird").mkdir()
     (root / "clinic-a" / "notes.txt").write_text("x")
