@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except ShiftproofError as error:
         _stop(str(error), EXIT_MISTAKE)
     except (KeyboardInterrupt, typer.Abort):
-        _stop("interrupted; run the same command again to continue", EXIT_INTERRUPTED)
+        code = EXIT_INTERRUPTED
     except BrokenPipeError:
         sys.exit(EXIT_MISTAKE)
     except Exception as error:
@@ -62,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         if format_message is None:
             raise
         _stop(_usage_sentence(format_message(), given), EXIT_MISTAKE)
+    if code == EXIT_INTERRUPTED:
+        _stop("interrupted; run the same command again to continue", EXIT_INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
 
 

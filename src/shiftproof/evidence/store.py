@@ -62,9 +62,9 @@ def slug(name: str) -> str:
     ('e=0.9', 'site-1-a-b916af')
     """
     safe = re.sub(r"[^A-Za-z0-9._=+-]+", "-", name).strip(".-")
-    if safe == name:
+    if safe == name and name:
         return name
-    return f"{safe}-{hashlib.blake2b(name.encode(), digest_size=3).hexdigest()}"
+    return f"{safe or 'unnamed'}-{hashlib.blake2b(name.encode(), digest_size=3).hexdigest()}"
 
 
 def _read(path: Path) -> Any:

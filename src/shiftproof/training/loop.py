@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.domains import Domain, Domains, train_part, validation_part
-from shiftproof.errors import TrainingError
+from shiftproof.errors import TrainingError, UsageError
 from shiftproof.execution import progress
 from shiftproof.execution.progress import Mode
 from shiftproof.objectives import Objective, Recipe
@@ -133,7 +133,10 @@ def _evaluate(state: State, model: nn.Module, validation: list[Domain], rule: Se
 
 def _device(name: str) -> torch.device:
     if name != "auto":
-        return torch.device(name)
+        try:
+            return torch.empty(0, device=name).device
+        except (RuntimeError, AssertionError) as error:
+            raise UsageError(f"can't compute on the device {name!r}: {str(error).splitlines()[0]}") from error
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return accelerator or torch.device("cpu")
 

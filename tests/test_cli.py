@@ -1,0 +1,300 @@
+"""The command line: verbs, exit codes, one sentence for every mistake, nothing half-written."""
+
+import errno
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import needs_data
+from PIL import Image
+
+from shiftproof.cli.main import main
+from shiftproof.models import load_model
+
+FAST = ["--set", "training.steps=20", "--set", "training.evaluate_every=10"]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command line in process: (exit code, stdout, stderr)."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stopped:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return int(stopped.value.code or 0), captured.out, captured.err
+
+    return call
+
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+def files_below(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def train(*more: object) -> list[object]:
+    return ["train", "--data", "colored-digits", "--target", "e=0.9", "--model", "mlp", *FAST, *more]
+
+
+def test_help_names_every_verb_without_importing_torch() -> None:
+    script = (
+        "import sys; sys.argv = ['shiftproof', '--help']\n"
+        "try:\n    import shiftproof.__main__\nexcept SystemExit as stopped:\n    assert not stopped.code\n"
+        "assert not {'torch', 'numpy', 'pydantic'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    for verb in ("run", "train", "report", "estimate", "validate", "ls", "data", "doctor"):
+        assert f" {verb} " in done.stdout
+
+
+def test_without_a_verb_help_is_shown(run: Call) -> None:
+    assert "shiftproof run quickstart" in run()[1]
+    assert run("--version")[1].startswith("shiftproof ")
+
+
+def test_train_writes_exactly_two_files(run: Call, tmp_path: Path) -> None:
+    code, out, _ = run(*train("--out", tmp_path / "m", "--json"))
+    assert code == 0
+    result = json.loads(out.strip().splitlines()[-1])
+    assert set(result["accuracy"]) == {"e=0.1", "e=0.2", "e=0.9"}
+    assert result["model"] == str(tmp_path / "m" / "model.safetensors")
+    assert files_below(tmp_path / "m") == {"model.safetensors", "model.json"}
+    load_model(f"file:{tmp_path / 'm'}")
+    # the same command again trains nothing and says the same
+    code, out, _ = run(*train("--out", tmp_path / "m", "--json"))
+    assert (code, json.loads(out)["accuracy"]) == (0, result["accuracy"])
+    code, _, err = run(*train("--out", tmp_path / "m", "--seed", 1))
+    assert code == 1
+    assert "was trained otherwise" in err
+
+
+def test_train_prints_a_table(run: Call, tmp_path: Path) -> None:
+    code, out, err = run(*train("--out", tmp_path / "m"))
+    assert code == 0
+    for text in ("e=0.1", "unseen", "points lost", "model.safetensors"):
+        assert text in out
+    assert "training: 20/20" in err
+
+
+def test_train_starts_from_a_file_and_from_python(run: Call, tmp_path: Path) -> None:
+    run(*train("--out", tmp_path / "m"))
+    code, _, _ = run(*train("--out", tmp_path / "n", "--model", f"file:{tmp_path / 'm'}"))
+    assert code == 0
+    (tmp_path / "nets_for_cli.py").write_text(
+        "from torch import nn\ndef tiny(): return nn.Sequential(nn.Flatten(), nn.Linear(128, 2))\n"
+    )
+    code, _, err = run(*train("--out", tmp_path / "p", "--model", "python:nets_for_cli:tiny"))
+    assert code == 0, err
+
+
+def test_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
+    code, out, _ = run("run", "quickstart", "--out", tmp_path / "run", "--json")
+    assert code == 0
+    result = json.loads(out.strip().splitlines()[-1])
+    colour, gray = result["accuracy"]["sees colour"], result["accuracy"]["gray reference"]
+    assert colour["e=0.1"] > 0.75
+    assert colour["e=0.9"] < 0.25
+    assert gray["e=0.9"] > 0.6
+    assert [finding["level"] for finding in result["findings"]] == ["fail", "pass"]
+    assert Path(result["report"]).is_file()
+    code, out, _ = run("run", "quickstart", "--out", tmp_path / "run")
+    assert code == 0
+    assert "points lost" in out
+    code, out, _ = run("report", tmp_path / "run", "--format", "csv,latex")
+    assert [Path(line).name for line in out.split()] == ["accuracy.csv", "accuracy.tex"]
+
+
+def test_lists(run: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SHIFTPROOF_DATA", str(tmp_path))
+    listing = json.loads(run("ls", "--json")[1])
+    assert {entry["name"] for entry in listing["objectives"]} >= {"erm"}
+    assert {entry["name"] for entry in listing["models"]} >= {"mlp", "cnn", "preact-resnet18"}
+    assert "quickstart" in run("ls", "studies")[1]
+    states = {row["name"]: row["state"] for row in json.loads(run("data", "ls", "--json")[1])["data"]}
+    assert states["digits"] == "embedded"
+    assert states["colored-mnist"] == "missing"
+    assert "needs mnist.npz" in run("data", "ls")[1]
+    (tmp_path / "mnist.npz").write_bytes(b"")
+    assert "here" in run("data", "ls")[1]
+
+
+def test_doctor(run: Call) -> None:
+    code, out, _ = run("doctor", "--json")
+    assert code == 0
+    assert {"python", "torch", "data"} <= {finding["code"] for finding in json.loads(out)["findings"]}
+    assert "Python 3" in run("doctor")[1]
+
+
+def test_estimate(run: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shiftproof.studies.estimate.PROBE_SECONDS", 0.1)
+    code, out, _ = run("estimate", "quickstart", "--json")
+    assert code == 0
+    assert json.loads(out)["forward_passes"] > 256_000
+    assert "forward passes" in run("estimate", "quickstart")[1]
+
+
+def test_validate_exits_2_when_a_check_fails(run: Call, images: Callable[..., Path]) -> None:
+    root = images()
+    code, out, _ = run("validate", f"folder:{root}")
+    assert code == 0
+    assert "clinic-a" in out
+    (root / "clinic-a" / "cat" / "0.png").write_bytes(b"no image")
+    code, out, _ = run("validate", f"folder:{root}")
+    assert code == 2
+    assert "1 file can't be read" in out
+    code, out, _ = run("validate", f"folder:{root}", "--json", "--set", "data.size=4")
+    assert json.loads(out)["domains"][0]["shape"] == [3, 4, 4]
+
+
+# --- mistakes --------------------------------------------------------------------------------------------------------
+
+
+def sentence(result: tuple[int, str, str]) -> str:
+    """The one sentence of a mistake; checks that it is one, and that the code is 1."""
+    code, _, err = result
+    lines = [line for line in err.strip().splitlines() if line]
+    assert code == 1, err
+    assert len(lines) == 1, err
+    assert lines[0].startswith("error: ")
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["rn"], "no such verb 'rn'. Did you mean 'run'?"),
+        (["frobnicate"], "no such verb 'frobnicate'"),
+        (["train"], "--data"),
+        (["train", "--dta", "x"], "--data"),
+        (["train", "--data"], "--data"),
+        (["train", "--data", "digits", "--seed", "x"], "--seed"),
+        (["train", "--data", "digits", "--seed", "-1"], "--seed"),
+        (["run"], "Missing argument"),
+        (["run", "quikstart"], "unknown study 'quikstart'. Did you mean 'quickstart'?"),
+        (["data", "sl"], "No such command 'sl'"),
+        (["ls", "modles"], "Did you mean 'models'?"),
+        (["report", "nowhere"], "there is no file nowhere/run.json"),
+        (["train", "--data", "digts"], "unknown data set 'digts'. Did you mean 'digits'?"),
+        (["train", "--data", "digits", "--model", "mpl"], "unknown model 'mpl'. Did you mean 'mlp'?"),
+        (["train", "--data", "digits", "--objective", "emr"], "unknown objective 'emr'. Did you mean 'erm'?"),
+        (["train", "--data", "digits", "--target", "digits"], "leaves nothing to train on"),
+        (["train", "--data", "colored-digits", "--target", "e=9"], "Did you mean 'e=0.9'?"),
+        (["train", "--data", "colored-digits", "--target", "e=0.9", "--source", "e=0.9"], "both source and target"),
+        (["train", "--data", "colored-digits", "--source", "x"], "unknown domain of 'colored-digits': 'x'"),
+        (["train", "--data", "digits", "--set", "training.steps=none"], "training.steps is 'none'"),
+        (["train", "--data", "digits", "--set", "training.lr=-1"], "lr is -1.0; it must be above 0"),
+        (["train", "--data", "digits", "--set", "model.widht=3"], "Did you mean 'width'?"),
+        (["train", "--data", "digits", "--set", "nonsense"], "should read key.key=value"),
+        (["train", "--data", "digits", "--model", "file:none.safetensors"], "there is no model file"),
+        (["train", "--data", "folder:nowhere"], "nowhere does not exist. Expected: root/domain/class/image"),
+        (["validate", "folder:nowhere"], "nowhere does not exist"),
+        (["train", "--data", "digits", "--device", "quantum"], "quantum"),
+    ],
+)
+def test_mistakes_get_one_sentence(run: Call, tmp_path: Path, arguments: list[str], expected: str) -> None:
+    assert expected in sentence(run(*arguments))
+    assert files_below(tmp_path) <= {"home", "xdg"}
+
+
+def test_missing_data_is_one_sentence(run: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SHIFTPROOF_DATA", raising=False)
+    assert "needs mnist.npz" in sentence(run("train", "--data", "colored-mnist", "--target", "e=0.9"))
+
+
+def test_a_wrong_key_in_a_study(run: Call, tmp_path: Path) -> None:
+    path = tmp_path / "my.yaml"
+    path.write_text("data: digits\nmodels:\n  m:\n    model: mlp\n    objectve: erm\n")
+    assert f"{path}, line 5: unknown key 'objectve'. Did you mean 'objective'?" in sentence(run("run", path))
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("spoil", ["corrupt jpeg", "empty class", "no images", "text as image"])
+def test_bad_folders_leave_nothing_behind(run: Call, images: Callable[..., Path], tmp_path: Path, spoil: str) -> None:
+    root = images()
+    if spoil == "corrupt jpeg":
+        victim = root / "clinic-a" / "dog" / "victim.jpg"
+        Image.new("RGB", (8, 8)).save(victim)
+        victim.write_bytes(victim.read_bytes()[:300])
+        expected = "can't read the image"
+    elif spoil == "empty class":
+        (root / "clinic-a" / "bird").mkdir()
+        expected = "holds no image"
+    elif spoil == "no images":
+        root = tmp_path / "empty"
+        root.mkdir()
+        expected = "holds no image"
+    else:
+        (root / "clinic-b" / "dog" / "3.png").write_text("hello")
+        expected = "can't read the image"
+    target = ["--target", "clinic-b"] if spoil != "text as image" else ["--target", "clinic-a"]
+    out = tmp_path / "out"
+    assert expected in sentence(run("train", "--data", f"folder:{root}", *target, "--model", "mlp", "--out", out))
+    assert not out.exists()
+    assert not list(tmp_path.glob("out*"))
+
+
+class Bomb:
+    """Unpickling this creates a folder."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, ("exploded",)
+
+
+def test_a_malicious_pickle_is_not_run(run: Call, tmp_path: Path) -> None:
+    (tmp_path / "m.safetensors").write_bytes(pickle.dumps(Bomb()))
+    message = sentence(run(*train("--model", f"file:{tmp_path / 'm.safetensors'}", "--out", tmp_path / "o")))
+    assert "it was not executed" in message
+    assert not (tmp_path / "exploded").exists()
+    assert not (tmp_path / "o").exists()
+
+
+def test_an_unwritable_folder_is_found_at_once(run: Call, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "can't write" in sentence(run(*train("--out", tmp_path / "file" / "x")))
+    assert "can't write" in sentence(run("run", "quickstart", "--out", tmp_path / "file" / "x"))
+
+
+def test_a_full_disk_is_one_sentence(run: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    code, _, err = run(*train("--out", tmp_path / "m"))
+    assert code == 1
+    assert "error: the disk is full" in err.splitlines()[-1]
+    assert files_below(tmp_path) <= {"m", "home", "xdg"}
+
+
+def test_an_interrupt_exits_130_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "shiftproof", *map(str, train("--out", tmp_path / "m", "--json"))]
+    command += ["--set", "training.steps=20000", "--set", "training.evaluate_every=100"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    checkpoint = tmp_path / "m.ckpt"
+    while not checkpoint.exists() and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert "run the same command again to continue" in err
+    assert "Traceback" not in err
+    assert not (tmp_path / "m").exists()
+
+
+@needs_data
+def test_colored_mnist_from_the_command_line(run: Call, tmp_path: Path) -> None:
+    code, out, _ = run(
+        "train", "--data", "colored-mnist", "--target", "e=0.9", "--model", "mlp", "--out", tmp_path / "m", "--json"
+    )
+    assert code == 0
+    accuracy = json.loads(out)["accuracy"]
+    assert (accuracy["e=0.1"] + accuracy["e=0.2"]) / 2 > 0.8
+    assert accuracy["e=0.9"] < 0.25

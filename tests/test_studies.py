@@ -1,0 +1,229 @@
+"""Study files, runs and reports."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import needs_data
+
+from shiftproof.errors import DataError, StudyError, UnknownName, UsageError
+from shiftproof.evidence import Evidence
+from shiftproof.report import accuracy_table, shift_findings
+from shiftproof.studies import find_study, list_studies, open_run, parse_study, run_study
+from shiftproof.studies.estimate import estimate_study
+
+SMALL = """
+data: colored-digits
+target: e=0.9
+models:
+  colour: {model: mlp, training: {steps: 40, evaluate_every: 20}}
+  gray: {model: {name: mlp, gray: true}, training: {steps: 40, evaluate_every: 20}}
+"""
+
+
+@pytest.mark.parametrize("name", list_studies())
+def test_studies_that_come_along_are_valid(name: str) -> None:
+    assert find_study(name).title
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "sentence"),
+    [
+        (("data: colored-digits", "dta: colored-digits"), None, "the key 'data' is missing"),
+        (("target: e=0.9", "targt: e=0.9"), 3, "unknown key 'targt'. Did you mean 'target'?"),
+        (("model: mlp, training", "model: mlp, trainig"), 5, "unknown key 'trainig'. Did you mean 'training'?"),
+        (("{steps: 40, evaluate_every: 20}}\n  gray", "{stps: 40}}\n  gray"), 5, "'stps'. Did you mean 'steps'?"),
+        (("{steps: 40, evaluate_every: 20}}\n  gray", "{steps: x}}\n  gray"), 5, "training.steps is 'x'"),
+        (("model: mlp,", "model: mpl,"), 5, "unknown model 'mpl'. Did you mean 'mlp'?"),
+        (("gray: true", "grey: true"), 6, "'grey'. Did you mean 'gray'?"),
+        (("model: mlp,", "model: mlp, objective: emr,"), 5, "unknown objective 'emr'. Did you mean 'erm'?"),
+        (("model: mlp,", "model: mlp, objective: {name: erm, x: 1},"), 5, "unknown option of objective 'erm': 'x'"),
+        (
+            ("colored-digits", "coloured-digits"),
+            2,
+            "unknown data set 'coloured-digits'. Did you mean 'colored-digits'?",
+        ),
+        (("target: e=0.9", "target: e=0.9\ntarget: e=0.1"), 4, "the key 'target' is given twice"),
+        (("target: e=0.9", "seed: -1"), 3, "seed: input should be greater than or equal to 0, not -1"),
+        (("target: e=0.9", "probes: [clen]"), 3, "unknown probe 'clen'. Did you mean 'clean'?"),
+        (("target: e=0.9", "target: [e=0.9"), 4, "not valid YAML"),
+    ],
+)
+def test_mistakes_are_answered_with_file_line_and_the_nearest_key(
+    change: tuple[str, str], line: int | None, sentence: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "my.yaml"
+    path.write_text(SMALL.replace(*change))
+    with pytest.raises(StudyError) as caught:
+        find_study(str(path))
+    message = str(caught.value)
+    assert sentence in message
+    assert message.startswith(f"{path}, line {line}: " if line else f"{path}: ")
+
+
+def test_what_is_not_a_study_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnknownName, match="Did you mean 'quickstart'"):
+        find_study("quikstart")
+    with pytest.raises(StudyError, match="can't read the study"):
+        find_study(str(tmp_path / "none.yaml"))
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(StudyError, match="can't read the study"):
+        find_study(str(tmp_path / "binary.yaml"))
+    with pytest.raises(StudyError, match="a study is a mapping"):
+        parse_study("- a\n- b", "x", "x")
+
+
+def test_overrides_change_the_study() -> None:
+    study = find_study("quickstart", ["models.sees colour.training.steps=7", "seed=3", "data.name=colored-digits"])
+    assert study.models["sees colour"].training == {"steps": 7}
+    assert study.seed == 3
+    with pytest.raises(UsageError, match="should read key.key=value"):
+        find_study("quickstart", ["seed"])
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    run_study(parse_study(SMALL, "small", "small"), folder).report()
+    return folder
+
+
+def test_a_run_on_disk_is_as_documented(finished: Path) -> None:
+    files = {str(path.relative_to(finished)) for path in finished.rglob("*") if path.is_file()}
+    models = {f"models/{name}.{suffix}" for name in ("colour", "gray") for suffix in ("safetensors", "json")}
+    evidence = {f"evidence/{m}/{d}/clean.parquet" for m in ("colour", "gray") for d in ("e=0.1", "e=0.2", "e=0.9")}
+    tables = {f"tables/accuracy.{suffix}" for suffix in ("csv", "md", "tex")}
+    assert {
+        "run.json",
+        "report.html",
+        "figures/accuracy.svg",
+        "figures/accuracy.png",
+    } | models | evidence | tables <= files
+    assert not [name for name in files if name.endswith((".journal", ".part"))]
+    record = json.loads((finished / "run.json").read_text())
+    assert record["config"]["models"]["colour"]["recipe"]["steps"] == 40
+    assert set(record["fingerprints"]["weights"]) == {"colour", "gray"}
+    assert record["environment"]["packages"]["torch"]
+    card = json.loads((finished / "models" / "colour.json").read_text())
+    assert (card["classes"], card["sources"], card["target"]) == (["0-4", "5-9"], ["e=0.1", "e=0.2"], "e=0.9")
+    assert card["objective"]["name"] == "erm"
+    assert card["selection"]["rule"] == "source-validation"
+    assert card["architecture"]["name"] == "mlp"
+
+
+def test_the_same_study_is_not_run_twice(finished: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in finished.rglob("*.parquet")}
+    weights = (finished / "models" / "gray.safetensors").stat().st_mtime_ns
+    run_study(parse_study(SMALL, "small", "small"), finished)
+    assert {path: path.stat().st_mtime_ns for path in finished.rglob("*.parquet")} == before
+    assert (finished / "models" / "gray.safetensors").stat().st_mtime_ns == weights
+
+
+def test_another_study_does_not_overwrite_a_run(finished: Path) -> None:
+    with pytest.raises(UsageError, match="another study or other settings"):
+        run_study(parse_study(SMALL.replace("40", "41"), "small", "small"), finished)
+
+
+def test_the_hash_covers_what_changes_a_number_and_nothing_else() -> None:
+    from shiftproof.studies.jobs import digest, resolved
+
+    def hashed(text: str) -> str:
+        return digest(resolved(parse_study(text, "s", "s")))
+
+    assert hashed(SMALL) == hashed(SMALL + "title: Another title\nabout: words\n")
+    assert hashed(SMALL) == hashed(
+        SMALL.replace("model: mlp,", "model: mlp, objective: erm, selection: source-validation,")
+    )
+    assert hashed(SMALL) == hashed(SMALL.replace("model: mlp,", "model: {name: mlp, width: 256},"))
+    others = [SMALL.replace("40", "41"), SMALL + "seed: 1\n", SMALL.replace("model: mlp,", "model: cnn,")]
+    assert len({hashed(text) for text in [SMALL, *others]}) == 4
+
+
+def test_a_report_is_written_again_from_evidence_alone(finished: Path, tmp_path: Path) -> None:
+    run = open_run(finished)
+    written = run.report(["html", "csv"], tmp_path / "again")
+    assert [path.name for path in written] == ["report.html", "accuracy.csv"]
+    assert (tmp_path / "again" / "report.html").read_text() == (finished / "report.html").read_text()
+    with pytest.raises(UnknownName, match="Did you mean 'html'"):
+        run.report(["htm"])
+
+
+def test_the_page_opens_offline_and_shows_everything(finished: Path) -> None:
+    page = (finished / "report.html").read_text()
+    assert "http://" not in page.replace("http://www.w3.org/", "")
+    assert "https://" not in page
+    assert "<script" not in page
+    for text in ("colour", "gray", "e=0.9", "unseen", "<svg", "data:image/png;base64"):
+        assert text in page
+
+
+def test_names_are_escaped_in_the_page(tmp_path: Path) -> None:
+    text = SMALL.replace("colour:", "'<b>x</b> & co':").replace("target", "title: '<script>alert(1)</script>'\ntarget")
+    run = run_study(parse_study(text, "small", "small"), tmp_path / "run")
+    page = run.report(["html"])[0].read_text()
+    assert "<script>" not in page
+    assert "<b>x</b>" not in page
+
+
+def test_an_unfinished_run_is_not_reported(finished: Path, tmp_path: Path) -> None:
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(finished, copy)
+    (copy / "evidence" / "gray" / "e=0.9" / "clean.parquet").unlink()
+    with pytest.raises(UsageError, match="is not finished"):
+        open_run(copy)
+    with pytest.raises(DataError, match="there is no file"):
+        open_run(tmp_path / "nowhere")
+
+
+def test_findings_tell_collapse_from_holding(finished: Path) -> None:
+    run = open_run(finished)
+    table = accuracy_table(run.evidence, ("e=0.1", "e=0.2"), "e=0.9")
+    findings = {row.model: f for row, f in zip(table.rows, shift_findings(table, run.evidence), strict=True)}
+    assert (findings["colour"].level, findings["colour"].code) == ("fail", "collapse")
+    assert findings["gray"].level == "pass"
+    swapped = accuracy_table(run.evidence, ("e=0.9",), "e=0.1")
+    assert next(iter(shift_findings(swapped, run.evidence))).code == "holds"
+    alone = accuracy_table(run.evidence, ("e=0.1",), None)
+    assert list(shift_findings(alone, run.evidence)) == []
+    assert isinstance(run.evidence, Evidence)
+
+
+def test_a_study_without_target(tmp_path: Path) -> None:
+    text = "data: digits\nmodels:\n  m: {model: mlp, training: {steps: 20, evaluate_every: 10}}\n"
+    run = run_study(parse_study(text, "s", "s"), tmp_path / "run")
+    assert "gap" not in run.report(["markdown"])[0].read_text()
+    assert run.report(["html"])[0].is_file()
+
+
+def test_changed_data_is_noticed(images: Callable[..., Path], tmp_path: Path) -> None:
+    root = images(count=30)
+    models = "models:\n  m: {model: mlp, training: {steps: 4, evaluate_every: 2}}\n"
+    text = f"data: 'folder:{root}'\ntarget: clinic-b\n{models}"
+    study = parse_study(text, "s", "s")
+    run_study(study, tmp_path / "run")
+    (root / "clinic-b" / "cat" / "0.png").write_bytes((root / "clinic-b" / "dog" / "1.png").read_bytes())
+    with pytest.raises(DataError, match="the data has changed"):
+        run_study(study, tmp_path / "run")
+
+
+def test_estimates_count_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shiftproof.studies.estimate.PROBE_SECONDS", 0.1)
+    estimate = estimate_study(parse_study(SMALL, "small", "small"))
+    validation = 273
+    assert [cost.stage for cost in estimate.costs] == ["training", "clean"] * 2
+    assert estimate.costs[0].forward_passes == 40 * 2 * 128 + 2 * validation
+    assert estimate.costs[1].forward_passes == validation + 397
+    assert estimate.seconds > 0
+    assert estimate.memory_mb > 50
+
+
+@needs_data
+def test_a_study_on_groups_and_lazy_images(tmp_path: Path) -> None:
+    models = "models:\n  m: {model: cnn, training: {steps: 4, batch: 8, evaluate_every: 4}}\n"
+    text = f"data: {{name: pacs, size: 16}}\ntarget: sketch\n{models}"
+    run = run_study(parse_study(text, "s", "s"), tmp_path / "run")
+    assert len(run.evidence.where(domain="sketch")) == 3929
+    assert run.report(["html"])[0].is_file()
