@@ -69,7 +69,8 @@ def main() -> None:
         results["jpeg 64x64, second pass"] = ratio(domain, batches // 4, rounds)
     if not arguments.json:
         for case, result in results.items():
-            print(f"{case:26} {result['images_per_second']:>12,.0f} images/s, {result['ratio_textbook']:.1f}x one by one")
+            rate, factor = result["images_per_second"], result["ratio_textbook"]
+            print(f"{case:26} {rate:>12,.0f} images/s, {factor:.1f} times one by one")
     print(json.dumps(results))
 
 

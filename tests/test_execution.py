@@ -9,7 +9,15 @@ import pytest
 import torch
 
 from shiftproof.errors import ModelError, ShiftproofError, StorageError
-from shiftproof.execution import Journal, check_writable, progress, read_json, run_shards, write_atomically, write_json
+from shiftproof.execution import (
+    Journal,
+    check_writable,
+    progress_bar,
+    read_json,
+    run_shards,
+    write_atomically,
+    write_json,
+)
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -126,10 +134,10 @@ def test_what_can_not_be_sent_runs_in_process() -> None:
 
 
 def test_progress_writes_plain_lines_to_a_log(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress("training", 10, "lines") as bar:
+    with progress_bar("training", 10, "lines") as bar:
         for _ in range(10):
             bar.advance(note="loss 0.5")
     assert "training: 10/10" in capsys.readouterr().err
-    with progress("training", 10, "auto") as bar:
+    with progress_bar("training", 10, "auto") as bar:
         bar.advance()
     assert capsys.readouterr().err == ""

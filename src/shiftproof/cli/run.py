@@ -31,7 +31,7 @@ def command(
     if not json and loaded.title:
         typer.secho(f"\n{loaded.title}", bold=True)
         typer.echo(loaded.about)
-    run = run_study(loaded, out, workers=workers or os.cpu_count() or 1, device=device, mode="lines")
+    run = run_study(loaded, out, workers=workers or os.cpu_count() or 1, device=device, progress="lines")
     written = run.report()
     table = run.content().table()
     findings = list(shift_findings(table, run.evidence))

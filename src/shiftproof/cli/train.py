@@ -56,7 +56,7 @@ def command(
         seed=seed,
         data=config["data"],
         device=device,
-        mode="lines",
+        progress="lines",
     )
     places = [*(held_out(domain) for domain in sources), *([left_out] if left_out is not None else [])]
     with tempfile.TemporaryDirectory() as scratch:

@@ -26,7 +26,7 @@ def command(
     document: dict[str, Any] = {}
     for change in set_ or []:
         apply_override(document, change.removeprefix("data."))
-    result = validate(data, mode="lines", **document)
+    result = validate(data, progress="lines", **document)
     if json:
         show_json(asdict(result) | {"failed": result.failed})
     else:

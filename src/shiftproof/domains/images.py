@@ -25,7 +25,7 @@ __all__ = ["Directory", "FileInputs", "Files", "ZipArchive", "decode", "dimensio
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".ppm", ".gif"}
 CACHE_BYTES = 1 << 30
-"""Decoded images are kept in memory when all of a domain's together are smaller than this."""
+"""Decoded images are kept in memory when all of a domain's, at four bytes a pixel, are smaller than this."""
 _SIXTEEN_BIT = {"I;16", "I;16B", "I;16L", "I;16N", "I"}
 
 
@@ -110,7 +110,7 @@ class FileInputs:
     def __init__(self, files: Files, names: Sequence[str], shape: tuple[int, int, int]) -> None:
         self._files, self._names, self._shape = files, list(names), shape
         self._cache: dict[int, NDArray[np.generic]] | None = (
-            {} if len(names) * int(np.prod(shape)) < CACHE_BYTES else None
+            {} if len(names) * 4 * int(np.prod(shape)) < CACHE_BYTES else None
         )
 
     @property

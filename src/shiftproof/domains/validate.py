@@ -15,8 +15,7 @@ from shiftproof.domains.folder import Folder, Index, domains_of_files
 from shiftproof.domains.registry import load_domains
 from shiftproof.domains.splits import parts
 from shiftproof.errors import DataError
-from shiftproof.execution import Progress, progress
-from shiftproof.execution.progress import Mode
+from shiftproof.execution import Mode, Progress, progress_bar
 from shiftproof.types import Finding
 
 __all__ = ["DomainSummary", "Validation", "validate"]
@@ -55,7 +54,7 @@ class Validation:
         return any(finding.level == "fail" for finding in self.findings)
 
 
-def validate(data: str | Domains, mode: Mode = "off", **options: object) -> Validation:
+def validate(data: str | Domains, progress: Mode = "off", **options: object) -> Validation:
     """Read every sample of a data set once and report what a careful colleague would ask about."""
     findings: list[Finding] = []
     if isinstance(data, str) and data.startswith("folder:"):
@@ -65,7 +64,7 @@ def validate(data: str | Domains, mode: Mode = "off", **options: object) -> Vali
         domains = domains_of_files(data, Index(index.files, index.rows), folder.size, folder.channels)
     else:
         domains = data if isinstance(data, Domains) else load_domains(data, **options)
-    with progress("reading", sum(map(len, domains)), mode) as bar:
+    with progress_bar("reading", sum(map(len, domains)), progress) as bar:
         hashes = {domain.name: _hashes(domain, bar) for domain in domains}
     unreadable = {name: [i for i, h in enumerate(found) if h is None] for name, found in hashes.items()}
     findings += _unreadable_findings(domains, unreadable)

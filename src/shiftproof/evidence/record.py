@@ -65,6 +65,11 @@ class Evidence:
     def __repr__(self) -> str:
         return f"Evidence({len(self)} rows: models {self.distinct('model')}, domains {self.distinct('domain')})"
 
+    @property
+    def grouped(self) -> bool:
+        """Whether every row belongs to a group."""
+        return len(self) > 0 and self.table.column("group").null_count == 0
+
     def where(self, **values: str) -> Evidence:
         """The rows in which every named column has the given value."""
         if not values:
@@ -78,6 +83,5 @@ class Evidence:
 
     def sample(self, column: str = "correct") -> Sample:
         """A column's values with what a bootstrap may not tear apart: groups where there are any, else samples."""
-        grouped = len(self) > 0 and self.table.column("group").null_count == 0
-        units = self["group" if grouped else "sample"].astype(object)
+        units = self["group" if self.grouped else "sample"].astype(object)
         return Sample(self[column].astype(np.float64), units)

@@ -2,14 +2,15 @@
 
 from shiftproof.execution.files import check_writable, read_json, write_atomically, write_json
 from shiftproof.execution.journal import Journal
-from shiftproof.execution.progress import Progress, progress
+from shiftproof.execution.progress import Mode, Progress, progress_bar
 from shiftproof.execution.workers import run_shards, single_threaded
 
 __all__ = [
     "Journal",
+    "Mode",
     "Progress",
     "check_writable",
-    "progress",
+    "progress_bar",
     "read_json",
     "run_shards",
     "single_threaded",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, Protocol, TextIO
 
-__all__ = ["Mode", "Progress", "progress"]
+__all__ = ["Mode", "Progress", "progress_bar"]
 
 Mode = Literal["auto", "lines", "off"]
 """`auto`: a bar if stderr is a terminal, else nothing; `lines`: a bar if it is one, else a line now and then."""
@@ -22,7 +22,7 @@ class Progress(Protocol):
 
 
 @contextmanager
-def progress(label: str, total: int, mode: Mode = "auto", done: int = 0) -> Iterator[Progress]:
+def progress_bar(label: str, total: int, mode: Mode = "auto", done: int = 0) -> Iterator[Progress]:
     """Show how far a piece of work of `total` steps is, starting from `done`."""
     if mode != "off" and sys.stderr.isatty():
         yield from _bar(label, total, done)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from shiftproof.errors import ModelError
 from shiftproof.execution import write_atomically, write_json
 
-__all__ = ["fingerprint", "load_weights", "read_weights", "save_model", "weight_bytes"]
+__all__ = ["file_hash", "fingerprint", "load_weights", "read_weights", "save_model", "weight_bytes"]
 
 _PICKLE_STARTS = (b"PK", b"\x80")
 
@@ -49,6 +49,14 @@ def weight_bytes(model: nn.Module) -> bytes:
 def fingerprint(model: nn.Module) -> str:
     """A hash of all weights and buffers."""
     return hashlib.sha256(weight_bytes(model)).hexdigest()
+
+
+def file_hash(path: Path) -> str:
+    """The sha256 of a file's content."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise ModelError(f"can't read the model file {path}: {error.strerror or error}") from error
 
 
 def read_weights(path: Path, sha256: str | None = None) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ from shiftproof.execution import read_json
 from shiftproof.models.architecture import MODELS, Architecture, build_model
 from shiftproof.models.files import load_weights, read_weights
 
-__all__ = ["load_model", "read_card"]
+__all__ = ["load_model", "model_path", "read_card"]
 
 
 def load_model(spec: str, domains: Domains | Domain | None = None, *, seed: int = 0, **options: Any) -> nn.Module:
@@ -28,14 +28,26 @@ def load_model(spec: str, domains: Domains | Domain | None = None, *, seed: int 
     """
     kind, _, rest = spec.partition(":")
     if kind == "file":
-        return _from_file(Path(rest), domains, options)
+        return _from_file(model_path(spec), domains, options)
     if kind == "python":
+        if options:
+            raise UsageError(f"python:{rest} takes no options, but {', '.join(options)} was given")
         return _from_python(rest)
     if spec not in MODELS:
         raise UnknownName("model", spec, [*(entry.name for entry in MODELS), "file:PATH", "python:PKG.MOD:FN"])
     if domains is None:
         raise UsageError(f"model {spec!r} is built for a data set: pass domains, or load a saved one with file:PATH")
     return build_model(spec, domains, seed=seed, **options)
+
+
+def model_path(spec: str) -> Path:
+    """The weights that `file:PATH` means: the file, or the model.safetensors of a folder that `train` wrote."""
+    path = Path(spec.removeprefix("file:"))
+    if path.is_dir():
+        path = path / "model.safetensors"
+    if not path.is_file():
+        raise ModelError(f"there is no model file {path}")
+    return path
 
 
 def read_card(path: Path) -> dict[str, Any]:
@@ -47,16 +59,14 @@ def read_card(path: Path) -> dict[str, Any]:
 
 
 def _from_file(path: Path, domains: Domains | Domain | None, options: dict[str, Any]) -> nn.Module:
-    if path.is_dir():
-        path = path / "model.safetensors"
-    if not path.is_file():
-        raise ModelError(f"there is no model file {path}")
     name = options.pop("architecture", None)
     if name is not None:
         if domains is None:
             raise UsageError(f"architecture={name!r} is built for a data set: pass domains too")
         tensors = read_weights(path)
         model: nn.Module = build_model(name, domains, **options)
+    elif options:
+        raise UsageError(f"{path} knows its own options; {', '.join(options)} would need architecture=NAME too")
     else:
         # a pickle is refused for what it is, before anybody is asked for the JSON that it can't have
         tensors = read_weights(path, _expected_hash(path))

@@ -16,8 +16,7 @@ from shiftproof.catalogue import Catalogue
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError
 from shiftproof.evidence import SCHEMA, Evidence, EvidenceStore
-from shiftproof.execution import progress, run_shards
-from shiftproof.execution.progress import Mode
+from shiftproof.execution import Mode, progress_bar, run_shards
 from shiftproof.models.files import fingerprint
 
 __all__ = ["PROBES", "Probe", "run_probe"]
@@ -51,7 +50,7 @@ def run_probe(
     model_name: str = "model",
     seed: int = 0,
     workers: int = 1,
-    mode: Mode = "auto",
+    progress: Mode = "auto",
 ) -> Evidence:
     """Measure every sample of `domain`; what an earlier, killed run has done is not done again."""
     name = PROBES.name_of(probe)
@@ -71,7 +70,7 @@ def run_probe(
     with store.journal(path, identity) as journal:
         todo = [shard for shard in shards if str(shard) not in journal.done]
         label = f"{name}: {model_name} on {domain.name}"
-        with progress(label, len(domain), mode, min(len(domain), (len(shards) - len(todo)) * SHARD)) as bar:
+        with progress_bar(label, len(domain), progress, min(len(domain), (len(shards) - len(todo)) * SHARD)) as bar:
             for shard, result in run_shards(_Measurement(probe, model, domain), todo, workers):
                 journal.append(str(shard), result)
                 bar.advance(len(result["prediction"]))

@@ -31,7 +31,6 @@ class Report:
     title: str
     about: str
     models: Mapping[str, str]
-    data: str
     sources: tuple[str, ...]
     target: str | None
     classes: tuple[str, ...]
@@ -77,6 +76,7 @@ def _page(report: Report, table: Table, chart: dict[str, Any]) -> str:
         report=report,
         table=table,
         means={row.model: mean_accuracy([row.accuracy[source] for source in table.sources]) for row in table.rows},
+        grouped=report.evidence.grouped,
         findings=list(shift_findings(table, report.evidence)),
         chart=Markup(chart_svg(chart)),
         images={name: base64.b64encode(path.read_bytes()).decode() for name, path in report.sheets.items()},

@@ -16,8 +16,8 @@ def lower_bound(k: ArrayLike, n: ArrayLike, alpha: float) -> FloatArray:
     Holds with probability at least ``1 - alpha`` for an `n` fixed in advance. `k` and `n` broadcast; the result has
     their shape.
 
-    >>> lower_bound(99_000, 100_000, alpha=0.001).round(6)
-    array(0.988989)
+    >>> float(lower_bound(99_000, 100_000, alpha=0.001).round(6))
+    0.988989
     """
     successes, trials = _checked(k, n, alpha)
     # beta.ppf is nan at k = 0, where the bound is 0 by definition
@@ -27,8 +27,8 @@ def lower_bound(k: ArrayLike, n: ArrayLike, alpha: float) -> FloatArray:
 def upper_bound(k: ArrayLike, n: ArrayLike, alpha: float) -> FloatArray:
     """One-sided Clopper-Pearson upper bound; the mirror image of `lower_bound`.
 
-    >>> upper_bound(1_000, 100_000, alpha=0.001).round(6)
-    array(0.011011)
+    >>> float(upper_bound(1_000, 100_000, alpha=0.001).round(6))
+    0.011011
     """
     successes, trials = _checked(k, n, alpha)
     failures = trials - successes

@@ -17,7 +17,7 @@ from shiftproof.studies.schema import ModelSpec, Study
 from shiftproof.training import train
 from shiftproof.training.selection import validation_accuracy
 
-__all__ = ["Cost", "Estimate", "estimate_study"]
+__all__ = ["Cost", "StudyCost", "estimate_study"]
 
 PROBE_SECONDS = 2.0
 WARM_UP_STEPS = 3
@@ -34,7 +34,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class StudyCost:
     """What a study takes: its stages, and the memory that the probe needed."""
 
     costs: list[Cost]
@@ -43,12 +43,12 @@ class Estimate:
     memory_mb: float
 
 
-def estimate_study(study: Study) -> Estimate:
+def estimate_study(study: Study) -> StudyCost:
     """Run a few steps of every model of the study and scale up."""
     sources, target = load_study_data(study)
     costs = [cost for name, spec in study.models.items() for cost in _costs(study, name, spec, sources, target)]
     passes, seconds = sum(cost.forward_passes for cost in costs), sum(cost.seconds for cost in costs)
-    return Estimate(costs, passes, seconds, _peak_memory_mb())
+    return StudyCost(costs, passes, seconds, _peak_memory_mb())
 
 
 def _costs(study: Study, name: str, spec: ModelSpec, sources: Domains, target: Domain | None) -> list[Cost]:
@@ -68,7 +68,7 @@ def _costs(study: Study, name: str, spec: ModelSpec, sources: Domains, target: D
             objective,
             seed=study.seed,
             recipe={**spec.training, "steps": steps, "evaluate_every": steps},
-            mode="off",
+            progress="off",
         )
         return time.perf_counter() - began
 
@@ -81,7 +81,7 @@ def _costs(study: Study, name: str, spec: ModelSpec, sources: Domains, target: D
     # the difference of two runs: what both pay once (reading, one evaluation) cancels
     seconds_a_step = max(long - short, 0.0) / max(1, steps - WARM_UP_STEPS)
     evaluations = -(-recipe.steps // recipe.evaluate_every)
-    trained = recipe.steps * sum(min(recipe.batch, recipe.batch) for _ in sources)
+    trained = recipe.steps * recipe.batch * len(sources)
     evaluated = evaluations * sum(map(len, validation))
     training = Cost(
         name, "training", trained + evaluated, recipe.steps * seconds_a_step + evaluations * seconds_an_evaluation

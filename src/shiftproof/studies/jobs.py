@@ -14,8 +14,10 @@ from torch import nn
 from shiftproof.catalogue import Catalogue, options_of
 from shiftproof.domains import DOMAINS, Domain, Domains, load_domains
 from shiftproof.errors import StorageError, UsageError
-from shiftproof.execution.progress import Mode
+from shiftproof.execution import Mode
 from shiftproof.models import MODELS, load_model, read_card, save_model
+from shiftproof.models.files import file_hash
+from shiftproof.models.load import model_path
 from shiftproof.objectives import OBJECTIVES, Objective, Recipe
 from shiftproof.studies.environment import environment
 from shiftproof.studies.schema import Choice, ModelSpec, Study
@@ -51,7 +53,7 @@ def resolved_model(spec: ModelSpec, seed: int) -> dict[str, Any]:
     """One model of a study, with all defaults written out."""
     objective, recipe = _objective(spec)
     return {
-        "model": _choice(MODELS, spec.model) if spec.model.name in MODELS else spec.model.model_dump(),
+        "model": _choice(MODELS, spec.model) if spec.model.name in MODELS else _given(spec.model),
         "objective": {"name": spec.objective.name, **_fields(objective)},
         "recipe": asdict(recipe),
         "selection": spec.selection or objective.selection,
@@ -75,7 +77,7 @@ def train_to_file(
     seed: int,
     data: dict[str, Any],
     device: str = "auto",
-    mode: Mode = "auto",
+    progress: Mode = "auto",
     label: str = "training",
 ) -> tuple[nn.Module, dict[str, Any]]:
     """Train and save a model, or load it if the same one is there already; returns it with its JSON record."""
@@ -106,7 +108,7 @@ def train_to_file(
         selection=spec.selection,
         checkpoint=checkpoint,
         device=device,
-        mode=mode,
+        progress=progress,
         label=label,
     )
     save_model(fit.model.cpu(), path, {**_card(fit, sources, target, request), "request": digest(request)})
@@ -138,6 +140,14 @@ def _objective(spec: ModelSpec) -> tuple[Objective, Recipe]:
 
 def _choice(catalogue: Catalogue[Any], choice: Choice) -> dict[str, Any]:
     return {"name": choice.name, **catalogue[choice.name].options, **choice.options}
+
+
+def _given(choice: Choice) -> dict[str, Any]:
+    """A model that the user brings; a file counts by its content: other weights under that name are another model."""
+    record = choice.model_dump()
+    if choice.name.startswith("file:"):
+        record["sha256"] = file_hash(model_path(choice.name))
+    return record
 
 
 def _fields(objective: Objective) -> dict[str, Any]:

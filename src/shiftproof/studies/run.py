@@ -12,8 +12,7 @@ from torch import nn
 from shiftproof.domains import Domain, Domains, held_out
 from shiftproof.errors import DataError, UsageError
 from shiftproof.evidence import Evidence, EvidenceStore, slug
-from shiftproof.execution import check_writable, read_json, write_atomically, write_json
-from shiftproof.execution.progress import Mode
+from shiftproof.execution import Mode, check_writable, read_json, write_atomically, write_json
 from shiftproof.models.files import fingerprint
 from shiftproof.probes import PROBES, run_probe
 from shiftproof.report import Report, write_report
@@ -63,7 +62,6 @@ class Run:
             title=study.title or study.name,
             about=study.about,
             models={name: spec.about for name, spec in study.models.items()},
-            data=study.data.name,
             sources=tuple(record["sources"]),
             target=study.target,
             classes=tuple(record["classes"]),
@@ -75,7 +73,7 @@ class Run:
 
 
 def run_study(
-    study: Study, out: Path | None = None, *, workers: int = 1, device: str = "auto", mode: Mode = "auto"
+    study: Study, out: Path | None = None, *, workers: int = 1, device: str = "auto", progress: Mode = "auto"
 ) -> Run:
     """Train what is not trained and measure what is not measured; the same call continues a run that was killed."""
     config = resolved(study)
@@ -96,14 +94,14 @@ def run_study(
             seed=study.seed,
             data=config["data"],
             device=device,
-            mode=mode,
+            progress=progress,
             label=f"training {name}",
         )[0]
         for name, spec in study.models.items()
     }
     record["fingerprints"]["weights"] = {name: fingerprint(model) for name, model in models.items()}
     write_json(folder / "run.json", record)
-    evidence = _probe(study, models, sources, target, EvidenceStore(folder / "evidence"), workers, mode)
+    evidence = _probe(study, models, sources, target, EvidenceStore(folder / "evidence"), workers, progress)
     return Run(folder, study, record, evidence)
 
 
@@ -157,7 +155,7 @@ def _probe(
     target: Domain | None,
     store: EvidenceStore,
     workers: int,
-    mode: Mode,
+    progress: Mode,
 ) -> Evidence:
     places = [*(held_out(domain) for domain in sources), *([target] if target is not None else [])]
     rows = []
@@ -166,7 +164,16 @@ def _probe(
             probe = PROBES.create(choice.name, choice.options)
             for domain in places:
                 rows.append(
-                    run_probe(probe, model, domain, store, model_name=name, seed=study.seed, workers=workers, mode=mode)
+                    run_probe(
+                        probe,
+                        model,
+                        domain,
+                        store,
+                        model_name=name,
+                        seed=study.seed,
+                        workers=workers,
+                        progress=progress,
+                    )
                 )
     return Evidence.of(rows)
 

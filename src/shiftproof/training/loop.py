@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from shiftproof.domains import Domain, Domains, train_part, validation_part
 from shiftproof.errors import TrainingError, UsageError
-from shiftproof.execution import progress
-from shiftproof.execution.progress import Mode
+from shiftproof.execution import Mode, progress_bar
 from shiftproof.objectives import Objective, Recipe
 from shiftproof.objectives.erm import ERM
 from shiftproof.objectives.objective import Selection
@@ -42,7 +41,7 @@ def train(
     selection: Selection | None = None,
     checkpoint: Path | None = None,
     device: str = "auto",
-    mode: Mode = "auto",
+    progress: Mode = "auto",
     label: str = "training",
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
 ) -> Fit:
@@ -76,7 +75,7 @@ def train(
     with (
         _threads(state.threads),
         seeded_globals(seed, "training"),
-        progress(label, recipe.steps, mode, state.step) as bar,
+        progress_bar(label, recipe.steps, progress, state.step) as bar,
     ):
         try:
             for batch in batches.steps(state.step, recipe.steps):
