@@ -11,6 +11,7 @@ from PIL import Image
 
 from shiftproof.domains import DOMAINS, Domain, Domains, as_domains, held_out, load_domains, train_part, validation_part
 from shiftproof.domains.images import FileInputs
+from shiftproof.domains.inputs import ArrayInputs
 from shiftproof.errors import ConformanceError, DataError, DataNotFound, UnknownName, UsageError
 from shiftproof.testing import check_domains
 
@@ -71,7 +72,7 @@ def test_colored_mnist_is_the_published_construction(size: int) -> None:
     # one channel holds the digit, the other nothing
     inputs, _ = domains["e=0.9"].take(np.arange(200))
     assert float(inputs.amin(1).max()) == 0
-    with pytest.raises(UsageError, match="size 14 or 28"):
+    with pytest.raises(UsageError, match="it should be 14 or 28"):
         load_domains("colored-mnist", size=20)
 
 
@@ -154,7 +155,7 @@ PAIR = (torch.rand(6, 1, 2, 2), torch.tensor([0, 1, 0, 1, 0, 1]))
         (PAIR[0], PAIR[1] + 1, "labels of 'data' run from 1 to 2, but 2 classes allow 0 to 1"),
         (PAIR[0], -PAIR[1], "run from -1 to 0"),
         (PAIR[0], PAIR[1].float(), "one integer a sample"),
-        (PAIR[0], PAIR[1][:4], "6 inputs but 4 labels"),
+        (PAIR[0], PAIR[1][:4], "inputs of shape \\(6, 1, 2, 2\\) but labels of shape \\(4,\\)"),
     ],
 )
 def test_a_bad_pair_gets_a_sentence(inputs: torch.Tensor, labels: torch.Tensor, sentence: str) -> None:
@@ -171,9 +172,32 @@ def test_domains_must_agree() -> None:
 
 
 def test_conformance_finds_a_domain_that_lies() -> None:
-    twice = Domain.from_arrays("t", torch.rand(40, 1, 2, 2), np.zeros(40, int), ("a",), ids=["same"] * 40)
-    with pytest.raises(ConformanceError, match="same id"):
-        check_domains(Domains("t", [twice]))
+    class Restless(ArrayInputs):
+        """Gives other pixels every time."""
+
+        def take(self, indices: np.ndarray) -> torch.Tensor:
+            return super().take(indices) * float(np.random.default_rng().random())
+
+    honest = small()
+    liar = Domain("d", honest.classes, Restless(torch.rand(200, 1, 2, 2)), honest.labels, honest.ids)
+    check_domains(Domains("d", [honest]))
+    with pytest.raises(ConformanceError, match="other inputs when read again"):
+        check_domains(Domains("d", [liar]))
+
+
+def test_a_domain_refuses_columns_that_make_no_sense() -> None:
+    inputs, labels = torch.rand(4, 1, 2, 2), [0, 1, 0, 1]
+    for columns, sentence in [
+        ({"ids": ["same"] * 4}, "two samples with the same id"),
+        ({"splits": ["train", "dev", "test", "test"]}, "should be train, validation or test"),
+        ({"groups": ["a"] * 3}, "4 inputs but 3 groups"),
+    ]:
+        with pytest.raises(DataError, match=sentence):
+            Domain.from_arrays("d", inputs, labels, ("a", "b"), **columns)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="two classes"):
+        Domain.from_arrays("d", inputs, labels, ("a", "a"))
+    with pytest.raises(DataError, match="complex64"):
+        Domain.from_arrays("d", inputs.to(torch.complex64), labels, ("a", "b"))
 
 
 def test_fingerprints_see_pixels_labels_and_ids() -> None:
@@ -185,9 +209,13 @@ def test_fingerprints_see_pixels_labels_and_ids() -> None:
         Domain.from_arrays("d", changed, labels, ("a", "b")),
         Domain.from_arrays("d", inputs, 1 - labels, ("a", "b")),
         Domain.from_arrays("d", inputs, labels, ("a", "b"), ids=[f"x{i}" for i in range(200)]),
+        Domain.from_arrays("d", inputs, labels, ("a", "c")),
+        Domain.from_arrays("d", inputs, labels, ("a", "b"), groups=["g"] * 200),
+        Domain.from_arrays("d", inputs, labels, ("a", "b"), splits=["train"] * 200),
+        Domain.from_arrays("d", inputs.reshape(200, 1, 1, 4), labels, ("a", "b")),
     ]
     assert base.fingerprint == small().fingerprint
-    assert len({base.fingerprint, *(other.fingerprint for other in others)}) == 4
+    assert len({base.fingerprint, *(other.fingerprint for other in others)}) == 8
 
 
 # --- folders ---------------------------------------------------------------------------------------------------------
@@ -241,12 +269,43 @@ def test_bad_folders_get_a_sentence(images: Callable[..., Path], tmp_path: Path)
         load_domains(f"folder:{tmp_path / 'empty'}")
     root = images()
     (root / "clinic-a" / "bird").mkdir()
-    with pytest.raises(DataError, match="class folder clinic-a/bird .* holds no image"):
+    with pytest.raises(DataError, match="the folder clinic-a/bird .* holds no image"):
         load_domains(f"folder:{root}")
     (root / "clinic-a" / "bird").rmdir()
+    (root / "clinic-c" / "cat").mkdir(parents=True)
+    with pytest.raises(DataError, match="the folder clinic-c .* holds no image"):
+        load_domains(f"folder:{root}")
+    (root / "clinic-c" / "cat").rmdir()
+    (root / "clinic-c").rmdir()
     Image.fromarray(pixels(np.random.default_rng(0), 8, "L")).save(root / "clinic-a" / "loose.png")
     with pytest.raises(DataError, match="not at domain/class/image, such as clinic-a/loose.png"):
         load_domains(f"folder:{root}")
+
+
+def test_the_last_image_counts_as_much_as_the_first(images: Callable[..., Path]) -> None:
+    root = images(count=30, mode="L")
+    Image.fromarray(pixels(np.random.default_rng(0), 8, "RGB")).save(root / "clinic-b" / "dog" / "zz.png")
+    assert load_domains(f"folder:{root}").shape == (3, 8, 8)
+    Image.fromarray(pixels(np.random.default_rng(0), 9, "RGB")).save(root / "clinic-b" / "dog" / "zzz.png")
+    with pytest.raises(DataError, match="differ in size"):
+        load_domains(f"folder:{root}")
+
+
+def test_a_change_anywhere_in_a_file_changes_the_fingerprint(images: Callable[..., Path]) -> None:
+    root = images(count=2)
+    Image.fromarray(pixels(np.random.default_rng(0), 64, "RGB")).save(root / "clinic-a" / "cat" / "big.bmp")
+    before = load_domains(f"folder:{root}", size=8)["clinic-a"].fingerprint
+    content = bytearray((root / "clinic-a" / "cat" / "big.bmp").read_bytes())
+    content[-5] ^= 255
+    (root / "clinic-a" / "cat" / "big.bmp").write_bytes(content)
+    assert load_domains(f"folder:{root}", size=8)["clinic-a"].fingerprint != before
+
+
+def test_values_of_more_than_16_bits_are_refused(images: Callable[..., Path]) -> None:
+    root = images(count=2)
+    Image.fromarray(np.full((8, 8), 100_000, np.int32)).save(root / "clinic-a" / "cat" / "deep.tif")
+    with pytest.raises(DataError, match="8 and 16 bits are read, not 32"):
+        load_domains(f"folder:{root}")["clinic-a"].inputs.prepare()
 
 
 def test_a_corrupt_jpeg_is_named(images: Callable[..., Path]) -> None:
@@ -289,7 +348,13 @@ def test_a_manifest_is_a_data_set(images: Callable[..., Path], tmp_path: Path) -
             "path,label,domain,group\nimages/clinic-a/cat/0.png,a,d,p\nimages/clinic-a/cat/1.png,a,d,",
             "1 rows have no group while others do",
         ),
-        ("path,label,domain\nimages/clinic-a/cat/0.png,a,d\nimages/clinic-a/cat/0.png,a,e", "more than once"),
+        ("path,label,domain\nimages/clinic-a/cat/0.png,a,d\n./images/clinic-a/cat/0.png,a,e", "more than once"),
+        ("", "lacks the column 'path'; it has none"),
+        (
+            "Path, Label, Domain, Group, Split\n"
+            "images/clinic-a/cat/0.png,a,d,p,train\nimages/clinic-a/cat/1.png,a,d,p,test",
+            "1 groups are in more than one split, such as p",
+        ),
     ],
 )
 def test_bad_manifests_get_a_sentence(images: Callable[..., Path], tmp_path: Path, text: str, sentence: str) -> None:

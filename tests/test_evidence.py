@@ -128,7 +128,9 @@ def test_the_gap_is_paired_where_ids_are_equal(tmp_path: Path) -> None:
     other = run_probe(Clean(), Counting(), grouped("other", None, ids), store)
     apart = run_probe(Clean(), Counting(), grouped("apart", None), store)
     assert sp.metrics.gap([one.sample()], other.sample()).method == "paired bootstrap"
-    assert sp.metrics.gap([one.sample()], other.sample()).high == 0
+    paired, two = (sp.metrics.gap([one.sample()], sample.sample()) for sample in (other, apart))
+    assert paired.value == two.value == 0
+    assert paired.high - paired.low < two.high - two.low
     assert sp.metrics.gap([one.sample()], apart.sample()).method == "two-sample bootstrap"
 
 

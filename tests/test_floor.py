@@ -55,6 +55,7 @@ class Shrink:
 
 def test_catalogue_creates_by_name() -> None:
     assert METHODS.create("shrink", {"factor": 0.5}) == Shrink(0.5, 1)
+    assert METHODS.create("shrink", {"factor": "1e-3"}) == Shrink(0.001, 1)
     assert METHODS["shrink"].summary == "Make it smaller."
     assert METHODS["shrink"].options == {"factor": ..., "times": 1}
     assert METHODS.name_of(Shrink(1.0)) == "shrink"
@@ -65,8 +66,10 @@ def test_catalogue_creates_by_name() -> None:
     [
         ("shrnk", {}, "unknown method 'shrnk'. Did you mean 'shrink'?"),
         ("zzz", {}, "unknown method 'zzz'. Known: shrink."),
+        ("shrink", {"factor": "big"}, "factor of method 'shrink' is 'big'; it should be a valid number"),
+        ("shrink", {"factor": True}, "factor of method 'shrink' is True; it takes no true or false"),
         ("shrink", {"facto": 1}, "unknown option of method 'shrink': 'facto'. Did you mean 'factor'?"),
-        ("shrink", {}, "method 'shrink' needs a value for 'factor': --set method.factor=..."),
+        ("shrink", {}, "method 'shrink' needs a value for 'factor'"),
     ],
 )
 def test_catalogue_errors_say_what_to_type(name: str, options: dict[str, object], sentence: str) -> None:

@@ -141,8 +141,10 @@ def test_a_file_for_other_shapes_is_refused(tmp_path: Path) -> None:
         load_model(f"file:{path}", DIGITS, architecture="mlp", width=16)
     with pytest.raises(ModelError, match="another architecture"):
         load_model(f"file:{path}", DIGITS, architecture="cnn")
-    with pytest.raises(ModelError, match="there is no file"):
+    with pytest.raises(ModelError, match="has no w.json beside it; say what it is: architecture=NAME"):
         load_model(f"file:{path}", DIGITS)
+    with pytest.raises(UsageError, match="needs architecture=NAME beside it"):
+        load_model(f"file:{path}", DIGITS, width=3)
 
 
 def test_a_torch_file_of_tensors_is_read(tmp_path: Path) -> None:
@@ -160,23 +162,48 @@ def test_a_model_for_other_data_is_refused(saved: Path) -> None:
         load_model(f"file:{saved}", DIGITS)
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"architecture": []},
+        {"architecture": {"name": "cnn"}},
+        {"architecture": {"name": "cnn", "shape": [2, 8, 8], "classes": "x"}},
+        {"architecture": {"name": "cnn", "shape": [2, 8, 8], "classes": 2, "options": "x"}},
+        {"weights": 3},
+        {"classes": 5},
+        {"format": "other"},
+    ],
+)
+def test_a_damaged_json_is_one_sentence(saved: Path, damage: dict[str, object]) -> None:
+    card = json.loads(saved.with_suffix(".json").read_text())
+    saved.with_suffix(".json").write_text(json.dumps(card | damage))
+    with pytest.raises(ModelError, match="does not describe a shiftproof model|is damaged at"):
+        load_model(f"file:{saved}", COLORED)
+
+
 def test_models_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_nets.py").write_text(
         "from torch import nn\n"
         "def tiny(): return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
         "def wrong(): return 3\n"
         "def broken(): raise RuntimeError('no luck')\n"
+        "def leaving(): raise SystemExit(3)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     model = load_model("python:my_nets:tiny")
     assert model(torch.rand(2, 1, 8, 8)).shape == (2, 10)
     save_model(model, tmp_path / "t.safetensors", {})
-    again = load_model(f"file:{tmp_path / 't.safetensors'}")
+    # a file from elsewhere must not choose what code runs
+    with pytest.raises(ModelError, match="if you trust that code"):
+        load_model(f"file:{tmp_path / 't.safetensors'}")
+    again = load_model(f"file:{tmp_path / 't.safetensors'}", architecture="python:my_nets:tiny")
+    assert torch.equal(load_model("python:my_nets:tiny", seed=0)(torch.ones(1, 1, 8, 8)), model(torch.ones(1, 1, 8, 8)))
     assert torch.equal(again(torch.ones(1, 1, 8, 8)), model(torch.ones(1, 1, 8, 8)))
     for spec, sentence in {
         "python:my_nets:wrong": "returned int",
         "python:my_nets:broken": "no luck",
         "python:my_nets:none": "AttributeError",
+        "python:my_nets:leaving": "SystemExit",
         "python:no_such_module:x": "ModuleNotFoundError",
     }.items():
         with pytest.raises(ModelError, match=sentence):

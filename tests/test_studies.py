@@ -9,7 +9,7 @@ from conftest import needs_data
 
 from shiftproof.errors import DataError, StudyError, UnknownName, UsageError
 from shiftproof.evidence import Evidence
-from shiftproof.report import accuracy_table, shift_findings
+from shiftproof.report import accuracy_table, label_findings, shift_findings
 from shiftproof.studies import find_study, list_studies, open_run, parse_study, run_study
 from shiftproof.studies.estimate import estimate_study
 
@@ -34,7 +34,7 @@ def test_studies_that_come_along_are_valid(name: str) -> None:
         (("target: e=0.9", "targt: e=0.9"), 3, "unknown key 'targt'. Did you mean 'target'?"),
         (("model: mlp, training", "model: mlp, trainig"), 5, "unknown key 'trainig'. Did you mean 'training'?"),
         (("{steps: 40, evaluate_every: 20}}\n  gray", "{stps: 40}}\n  gray"), 5, "'stps'. Did you mean 'steps'?"),
-        (("{steps: 40, evaluate_every: 20}}\n  gray", "{steps: x}}\n  gray"), 5, "training.steps is 'x'"),
+        (("{steps: 40, evaluate_every: 20}}\n  gray", "{steps: x}}\n  gray"), 5, "steps of training is 'x'"),
         (("model: mlp,", "model: mpl,"), 5, "unknown model 'mpl'. Did you mean 'mlp'?"),
         (("gray: true", "grey: true"), 6, "'grey'. Did you mean 'gray'?"),
         (("model: mlp,", "model: mlp, objective: emr,"), 5, "unknown objective 'emr'. Did you mean 'erm'?"),
@@ -149,6 +149,14 @@ def test_a_report_is_written_again_from_evidence_alone(finished: Path, tmp_path:
         run.report(["htm"])
 
 
+def test_models_keep_their_order_in_a_report_made_again(tmp_path: Path) -> None:
+    text = SMALL.replace("colour:", "z:").replace("  gray:", "  a:")
+    run_study(parse_study(text, "small", "small"), tmp_path / "run").report(["markdown"])
+    before = (tmp_path / "run" / "tables" / "accuracy.md").read_text()
+    open_run(tmp_path / "run").report(["markdown"])
+    assert (tmp_path / "run" / "tables" / "accuracy.md").read_text() == before
+
+
 def test_the_page_opens_offline_and_shows_everything(finished: Path) -> None:
     page = (finished / "report.html").read_text()
     assert "http://" not in page.replace("http://www.w3.org/", "")
@@ -181,14 +189,27 @@ def test_an_unfinished_run_is_not_reported(finished: Path, tmp_path: Path) -> No
 def test_findings_tell_collapse_from_holding(finished: Path) -> None:
     run = open_run(finished)
     table = accuracy_table(run.evidence, ("e=0.1", "e=0.2"), "e=0.9")
-    findings = {row.model: f for row, f in zip(table.rows, shift_findings(table, run.evidence), strict=True)}
+    findings = {row.model: f for row, f in zip(table.rows, shift_findings(table, 2), strict=True)}
     assert (findings["colour"].level, findings["colour"].code) == ("fail", "collapse")
     assert findings["gray"].level == "pass"
     swapped = accuracy_table(run.evidence, ("e=0.9",), "e=0.1")
-    assert next(iter(shift_findings(swapped, run.evidence))).code == "holds"
+    assert next(iter(shift_findings(swapped, 2))).code == "holds"
     alone = accuracy_table(run.evidence, ("e=0.1",), None)
-    assert list(shift_findings(alone, run.evidence)) == []
-    assert isinstance(run.evidence, Evidence)
+    assert list(shift_findings(alone, 2)) == []
+
+
+def test_few_samples_decide_nothing(finished: Path) -> None:
+    evidence = open_run(finished).evidence
+    few = Evidence.of([Evidence(evidence.where(model="gray", domain=d).table.slice(0, 12)) for d in ("e=0.1", "e=0.9")])
+    table = accuracy_table(few, ("e=0.1",), "e=0.9")
+    assert next(iter(shift_findings(table, 2))).code == "undecided"
+
+
+def test_a_class_that_no_source_has_is_a_finding() -> None:
+    labels = {"a": {"cat": 3, "dog": 2}, "b": {"cat": 1, "dog": 0}, "t": {"cat": 2, "dog": 1}}
+    assert list(label_findings(labels, "t")) == []
+    assert [f.code for f in label_findings({**labels, "a": {"cat": 3, "dog": 0}}, "t")] == ["unseen-class"]
+    assert list(label_findings(labels, None)) == []
 
 
 def test_a_study_without_target(tmp_path: Path) -> None:

@@ -139,11 +139,46 @@ def test_optimisers_resume_exactly(optimiser: str, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sp.objectives.ERM, "loss", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            sp.train(sp.build_model("mlp", SOURCES), SOURCES, recipe=recipe, checkpoint=path)
+            sp.train(sp.build_model("mlp", SOURCES), SOURCES, recipe=recipe, checkpoint=path, checkpoint_seconds=0)
+    assert torch.load(path, weights_only=True)["step"] == 17
     resumed = sp.train(sp.build_model("mlp", SOURCES), SOURCES, recipe=recipe, checkpoint=path)
     assert fingerprint(resumed.model) == fingerprint(whole.model)
     assert resumed.history == whole.history
     assert all(torch.equal(resumed.last[key], whole.last[key]) for key in whole.last)
+
+
+@pytest.mark.parametrize("place", ["forward", "backward", "step"])
+def test_an_interrupt_in_the_middle_of_a_step_leaves_the_last_whole_one(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = {**SHORT, "optimiser": "sgd"}
+
+    def fresh() -> nn.Module:
+        return sp.build_model("cnn", SOURCES, width=4)
+
+    whole = sp.train(fresh(), SOURCES, recipe=recipe)
+    calls = 0
+    owner, name = {
+        "forward": (nn.Linear, "forward"),  # after the BatchNorm statistics of this step have moved
+        "backward": (torch.Tensor, "backward"),
+        "step": (torch.optim.SGD, "step"),
+    }[place]
+    original = getattr(owner, name)
+
+    def interrupted(*arguments: object, **options: object) -> object:
+        nonlocal calls
+        calls += 1
+        result = original(*arguments, **options)
+        if calls == 15:
+            raise KeyboardInterrupt
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            sp.train(fresh(), SOURCES, recipe=recipe, checkpoint=tmp_path / "c", checkpoint_seconds=0)
+    resumed = sp.train(fresh(), SOURCES, recipe=recipe, checkpoint=tmp_path / "c")
+    assert fingerprint(resumed.model) == fingerprint(whole.model)
 
 
 SCRIPT = """
@@ -235,9 +270,25 @@ def test_bad_pairs_and_models_get_a_sentence() -> None:
         ((inputs[:0], labels[:0]), DataError, "no samples"),
         ((inputs[:, :, :4], labels), ModelError, "does not take inputs of shape"),
         ("nonsense", UsageError, "should be a pair"),
+        ({}, UsageError, "there is no domain"),
+        ([(inputs, labels), (inputs, labels)], UsageError, "should be a pair"),
+        ((inputs.flatten(), labels), DataError, "inputs of shape"),
     ]:
         with pytest.raises(error, match=sentence):
             sp.train(model, bad, recipe=SHORT)  # type: ignore[arg-type]
+    for arguments, sentence in [
+        ({"objective": "erm"}, "an object such as sp.objectives.ERM"),
+        ({"objective": sp.objectives.ERM}, "an object such as sp.objectives.ERM"),
+        ({"seed": 1.5}, "a whole number of at least 0"),
+        ({"seed": -1}, "a whole number of at least 0"),
+        ({"recipe": 3}, "it should be a Recipe"),
+        ({"selection": "best"}, "unknown selection 'best'"),
+        ({"device": "quantum"}, "can't compute on the device 'quantum'"),
+    ]:
+        with pytest.raises(UsageError, match=sentence):
+            sp.train(model, SOURCES, **arguments)  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match="no parameter to train"):
+        sp.train(nn.Flatten(), SOURCES, recipe=SHORT)
     small = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
     with pytest.raises(ModelError, match="3 outputs, but the data has 10 classes"):
         sp.train(small, sp.load_domains("digits"), recipe=SHORT)
@@ -252,8 +303,8 @@ def test_a_loss_that_is_not_a_number_stops_training() -> None:
     ("recipe", "error", "sentence"),
     [
         ({"step": 3}, UnknownName, "Did you mean 'steps'"),
-        ({"steps": 0}, UsageError, "must be above 0"),
-        ({"steps": "many"}, UsageError, "should be a whole number"),
+        ({"steps": 0}, UsageError, "steps of training is 0; it should be greater"),
+        ({"steps": "many"}, UsageError, "it should be a valid integer"),
         ({"optimiser": "adm"}, UnknownName, "Did you mean 'adam'"),
         ({"schedule": "cosin"}, UnknownName, "Did you mean 'cosine'"),
     ],

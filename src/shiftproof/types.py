@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Ge
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Batch", "Estimate", "Finding", "FloatArray", "IntArray", "Loss"]
+__all__ = ["Batch", "Estimate", "Finding", "FloatArray", "IntArray", "Loss", "Positive"]
 
+Positive = Annotated[int, Ge(1)]
+"""A whole number of at least 1, for options of methods."""
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 

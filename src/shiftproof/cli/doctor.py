@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from shiftproof.cli.options import AsJson, show_findings, show_json
+from shiftproof.cli.options import EXIT_FAILED, AsJson, show_findings, show_json
 
 __all__ = ["command"]
-
-EXIT_FAILED = 2
 
 
 def command(json: AsJson = False) -> None:

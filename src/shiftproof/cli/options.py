@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from shiftproof.types import Finding
 
 __all__ = [
+    "EXIT_FAILED",
     "AsJson",
     "Data",
     "Device",
@@ -40,6 +41,7 @@ Workers = Annotated[
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda ...")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout instead of tables.")]
 
+EXIT_FAILED = 2
 STYLES = {"pass": "green", "warn": "yellow", "fail": "bold red"}
 
 
@@ -65,6 +67,7 @@ def show_table(header: Iterable[str], rows: Iterable[Iterable[str]], title: str 
 def show_accuracy(table: Table) -> None:
     """Accuracy per model and domain, each with its interval below it."""
     from rich import box
+    from rich.markup import escape
     from rich.table import Table as RichTable
 
     from shiftproof.report.tables import points
@@ -74,7 +77,7 @@ def show_accuracy(table: Table) -> None:
     for domain in table.domains:
         unseen = domain == table.target
         shown.add_column(
-            f"{domain}\n{'unseen' if unseen else 'source'}", justify="right", style="bold" if unseen else ""
+            f"{escape(domain)}\n{'unseen' if unseen else 'source'}", justify="right", style="bold" if unseen else ""
         )
     if table.target is not None:
         shown.add_column("gap\npoints lost", justify="right")
@@ -84,7 +87,7 @@ def show_accuracy(table: Table) -> None:
         ]
         if row.gap is not None:
             cells.append(f"{points(row.gap.value)}\n[dim]{points(row.gap.low)} to {points(row.gap.high)}[/]")
-        shown.add_row(row.model, *cells)
+        shown.add_row(escape(row.model), *cells)
     _console().print(shown)
 
 

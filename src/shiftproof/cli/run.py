@@ -23,7 +23,6 @@ def command(
     """Train, measure and report as a study says; the same command continues a run that was stopped."""
     import os
 
-    from shiftproof.report import shift_findings
     from shiftproof.studies import find_study, run_study
 
     overrides = [*(set_ or []), *([f"seed={seed}"] if seed is not None else [])]
@@ -33,8 +32,9 @@ def command(
         typer.echo(loaded.about)
     run = run_study(loaded, out, workers=workers or os.cpu_count() or 1, device=device, progress="lines")
     written = run.report()
-    table = run.content().table()
-    findings = list(shift_findings(table, run.evidence))
+    content = run.content()
+    table = content.table()
+    findings = content.findings(table)
     if json:
         show_json(
             {

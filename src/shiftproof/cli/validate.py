@@ -7,11 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from shiftproof.cli.options import AsJson, Set, show_findings, show_json, show_table
+from shiftproof.cli.options import EXIT_FAILED, AsJson, Set, show_findings, show_json, show_table
 
 __all__ = ["command"]
-
-EXIT_FAILED = 2
 
 
 def command(

@@ -6,6 +6,7 @@ in ten.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,6 @@ from shiftproof.domains.digits import embedded_digits
 from shiftproof.domains.domain import Domain, Domains
 from shiftproof.domains.npz import LAYOUT, read_images
 from shiftproof.domains.registry import DOMAINS, find_file
-from shiftproof.errors import UsageError
 from shiftproof.rng import numpy_generator
 from shiftproof.types import IntArray
 
@@ -71,14 +71,12 @@ class ColoredMNIST:
     second pixel, as published) or 28.
     """
 
-    size: int = 14
+    size: Literal[14, 28] = 14
 
     files = ("mnist.npz",)
 
     def load(self) -> Domains:
         """Build the three environments; always the same."""
-        if self.size not in (14, 28):
-            raise UsageError(f"colored-mnist comes in size 14 or 28, not {self.size}")
         images, digits, _ = read_images(find_file("colored-mnist", self.files[0], LAYOUT))
         step = 28 // self.size
         images = images[:60_000, 0, ::step, ::step]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +19,9 @@ from shiftproof.errors import DataError, UnknownName, UsageError
 from shiftproof.types import IntArray
 
 __all__ = ["Domain", "Domains", "as_domains"]
+
+_ARRAYS = (Tensor, np.ndarray)
+SPLITS = {"train", "validation", "test"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,6 +46,12 @@ class Domain:
         for column, values in columns.items():
             if values is not None and len(values) != len(self.inputs):
                 raise DataError(f"domain {self.name!r} has {len(self.inputs)} inputs but {len(values)} {column}")
+        if len(set(self.classes)) != len(self.classes):
+            raise DataError(f"two classes of {self.name!r} have the same name: {', '.join(self.classes)}")
+        if len(set(self.ids.tolist())) != len(self.ids):
+            raise DataError(f"domain {self.name!r} has two samples with the same id")
+        if self.splits is not None and not set(self.splits.tolist()) <= SPLITS:
+            raise DataError(f"splits of {self.name!r} should be train, validation or test")
         if len(self.labels) and (self.labels.min() < 0 or self.labels.max() >= len(self.classes)):
             raise DataError(
                 f"labels of {self.name!r} run from {self.labels.min()} to {self.labels.max()}, "
@@ -96,11 +106,17 @@ class Domain:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of inputs, labels and ids."""
+        """A hash of all that is in the domain: inputs, labels, classes, ids, groups and splits."""
         digest = hashlib.blake2b(self.inputs.fingerprint.encode(), digest_size=16)
         digest.update(self.labels.tobytes())
-        digest.update("\0".join(map(str, self.ids.tolist())).encode())
+        for column in (self.classes, self.ids, self.groups, self.splits):
+            digest.update(b"-" if column is None else json.dumps(list(column)).encode())
         return digest.hexdigest()
+
+    @property
+    def class_counts(self) -> dict[str, int]:
+        """How many samples each class has."""
+        return dict(zip(self.classes, np.bincount(self.labels, minlength=len(self.classes)).tolist(), strict=True))
 
     def take(self, indices: IntArray) -> tuple[Tensor, Tensor]:
         """Inputs and labels at `indices`, as tensors."""
@@ -201,12 +217,15 @@ def as_domains(
         return data
     if isinstance(data, Domain):
         return Domains(data.name, [data])
-    pairs: dict[str, Any] = dict(data) if isinstance(data, Mapping) else {"data": data}
+    pairs: dict[str, Any] = {str(k): v for k, v in data.items()} if isinstance(data, Mapping) else {"data": data}
+    if not pairs:
+        raise UsageError("there is no domain: pass a pair (inputs, labels), or one for each domain's name")
     for name, pair in pairs.items():
-        if not (isinstance(pair, tuple | list) and len(pair) == 2):
-            raise UsageError(f"{name!r} should be a pair (inputs, labels) or a Domain, not {type(pair).__name__}")
-        if len(pair[0]) != len(pair[1]):
-            raise DataError(f"{name!r} has {len(pair[0])} inputs but {len(pair[1])} labels")
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(part, _ARRAYS) for part in pair)):
+            raise UsageError(f"{name!r} should be a pair of arrays (inputs, labels), not {type(pair).__name__}")
+        inputs, labels = (tuple(part.shape) for part in pair)
+        if not inputs or inputs[:1] != labels:
+            raise DataError(f"{name!r} has inputs of shape {inputs} but labels of shape {labels}")
     if classes is None:
         classes = 1 + max(int(_integers(labels, name).max(initial=0)) for name, (_, labels) in pairs.items())
     names = [str(i) for i in range(classes)]

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import csv
+import posixpath
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from shiftproof.domains.domain import Domain, Domains
 from shiftproof.domains.images import Directory, FileInputs, Files, dimensions, is_image
 from shiftproof.domains.registry import DOMAINS
-from shiftproof.errors import DataError, DataNotFound, UsageError
+from shiftproof.errors import DataError, DataNotFound
+from shiftproof.types import Positive
 
 __all__ = ["Folder", "Index", "domains_of_files", "index_of_tree"]
 
 LAYOUT = "root/domain/class/image.png, or a CSV file with columns path,label,domain and perhaps split,group"
 SPLITS = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation", "test": "test"}
-_PROBED_A_DOMAIN = 16
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,8 @@ class Folder:
     """
 
     path: str
-    size: int | tuple[int, int] | None = None
-    channels: int | None = None
+    size: Positive | tuple[Positive, Positive] | None = None
+    channels: Literal[1, 3] | None = None
 
     files = ()
 
@@ -88,7 +90,7 @@ def index_of_tree(files: Files) -> Index:
             f"{len(misplaced)} images in {files.root} are not at domain/class/image, such as {misplaced[0]}. "
             f"Expected: {LAYOUT}."
         )
-    problems += [f"class folder {name} of {files.root} holds no image" for name in _empty_classes(files, rows)]
+    problems += [f"the folder {name} of {files.root} holds no image" for name in _empty_folders(files, rows)]
     if not rows and not misplaced:
         problems.insert(0, f"{files.root} holds no image. Expected: {LAYOUT}.")
     return Index(files, rows, problems, ignored)
@@ -124,26 +126,32 @@ def domains_of_files(
     return Domains(name, domains)
 
 
-def _empty_classes(files: Files, rows: list[Row]) -> list[str]:
+def _empty_folders(files: Files, rows: list[Row]) -> list[str]:
+    """Domains and classes without an image; an archive has no empty folders."""
     if not isinstance(files, Directory):
         return []
-    filled = {(row.domain, row.label) for row in rows}
-    folders = [path for path in sorted(files.root.glob("*/*")) if path.is_dir() and not path.name.startswith(".")]
-    return [f"{p.parent.name}/{p.name}" for p in folders if (p.parent.name, p.name) not in filled]
+    filled = {row.domain for row in rows} | {f"{row.domain}/{row.label}" for row in rows}
+    domains = [path for path in sorted(files.root.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+    empty = [domain.name for domain in domains if domain.name not in filled]
+    for domain in domains:
+        if domain.name in filled:
+            names = [f"{domain.name}/{path.name}" for path in sorted(domain.iterdir()) if path.is_dir()]
+            empty += [name for name in names if name not in filled and "/." not in name]
+    return empty
 
 
 def _index_of_manifest(path: Path) -> Index:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            columns = set(reader.fieldnames or ())
-            records = list(reader)
+            header, *lines = [*csv.reader(file, skipinitialspace=True)] or [[]]
+            columns = [name.strip().lower() for name in header]
+            records = [dict(zip(columns, line, strict=False)) for line in lines]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} is not a readable CSV file: {error}") from error
     lacking = [column for column in ("path", "label", "domain") if column not in columns]
     if lacking:
         raise DataError(
-            f"{path} lacks the column {lacking[0]!r}; it has {', '.join(sorted(columns))}. Expected: {LAYOUT}."
+            f"{path} lacks the column {lacking[0]!r}; it has {', '.join(columns) or 'none'}. Expected: {LAYOUT}."
         )
     files = Directory(path.parent)
     rows, problems = [], []
@@ -151,17 +159,19 @@ def _index_of_manifest(path: Path) -> Index:
         split = (record.get("split") or "").strip().lower()
         if split and split not in SPLITS:
             problems.append(f"{path}, line {line}: split {split!r} should be train, validation or test")
-        elif not (record["path"] and record["label"] and record["domain"]):
+        elif not all(record.get(column) for column in ("path", "label", "domain")):
             problems.append(f"{path}, line {line}: path, label and domain must all be filled in")
         elif not (files.root / record["path"]).is_file():
             problems.append(f"{path}, line {line}: there is no file {files.root / record['path']}")
         else:
             group = (record.get("group") or "").strip()
-            rows.append(Row(record["path"], record["label"], record["domain"], SPLITS.get(split, ""), group))
+            name = posixpath.normpath(record["path"])
+            rows.append(Row(name, record["label"], record["domain"], SPLITS.get(split, ""), group))
     for column in ("split", "group"):
         filled = sum(bool(getattr(row, column)) for row in rows)
         if 0 < filled < len(rows):
             problems.append(f"{path}: {len(rows) - filled} rows have no {column} while others do; fill in all or none")
+    problems += _torn_groups(path, rows)
     repeated = [name for name, times in Counter(row.path for row in rows).items() if times > 1]
     if repeated:
         problems.append(f"{path} lists {len(repeated)} files more than once, such as {repeated[0]}")
@@ -170,27 +180,27 @@ def _index_of_manifest(path: Path) -> Index:
     return Index(files, rows, problems)
 
 
+def _torn_groups(path: Path, rows: list[Row]) -> list[str]:
+    """Groups that the split column puts on both sides of training: their test rows would be no test."""
+    splits: dict[str, set[str]] = {}
+    for row in rows:
+        if row.group and row.split:
+            splits.setdefault(row.group, set()).add(row.split)
+    torn = sorted(group for group, found in splits.items() if len(found) > 1)
+    if not torn:
+        return []
+    return [f"{path}: {len(torn)} groups are in more than one split, such as {torn[0]}; a group belongs to one"]
+
+
 def _shape(index: Index, size: int | tuple[int, int] | None, channels: int | None) -> tuple[int, int, int]:
-    """The shape that all images are brought to: as told, else as the first images of each domain agree on."""
-    if channels not in (None, 1, 3):
-        raise UsageError(f"channels is {channels}; images are read as 1 (gray) or 3 (colour)")
+    """The shape that all images are brought to: as told, else the one size that all have, in colour if any is."""
     if size is not None:
         height, width = (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
-        if min(height, width) < 1:
-            raise UsageError(f"size is {size}; it should be a number of pixels, such as 64")
         if channels is not None:
             return channels, height, width
-    seen: dict[str, list[tuple[int, int, int]]] = {}
-    for row in index.rows:
-        probed = seen.setdefault(row.domain, [])
-        if len(probed) < _PROBED_A_DOMAIN:
-            try:
-                probed.append(dimensions(index.files.read(row.path)))
-            except (OSError, ValueError, SyntaxError):
-                continue  # an unreadable image is reported by name when it is decoded
-    found = [shape for shapes in seen.values() for shape in shapes]
+    found = dimensions(index.files, [row.path for row in index.rows])
     if not found:
-        raise DataError(f"none of the first images of {index.files.root} can be read; see 'shiftproof validate'")
+        raise DataError(f"none of the images of {index.files.root} can be read")
     depth = channels or max(shape[0] for shape in found)
     if size is not None:
         return depth, height, width

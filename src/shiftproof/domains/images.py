@@ -26,6 +26,8 @@ __all__ = ["Directory", "FileInputs", "Files", "ZipArchive", "decode", "dimensio
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".ppm", ".gif"}
 CACHE_BYTES = 1 << 30
 """Decoded images are kept in memory when all of a domain's, at four bytes a pixel, are smaller than this."""
+_HEADER_BYTES = 1 << 16
+_UNREADABLE = (OSError, ValueError, SyntaxError, zipfile.BadZipFile, Image.DecompressionBombError)
 _SIXTEEN_BIT = {"I;16", "I;16B", "I;16L", "I;16N", "I"}
 
 
@@ -40,8 +42,8 @@ class Files(Protocol):
     def read(self, name: str) -> bytes:
         """The content of one file."""
 
-    def stamp(self, name: str) -> str:
-        """A short text that changes when the file does, cheaper than its content."""
+    def header(self, name: str) -> bytes:
+        """The start of one file, enough to tell an image's size."""
 
 
 class Directory:
@@ -63,12 +65,10 @@ class Directory:
         """The content of one file."""
         return (self.root / name).read_bytes()
 
-    def stamp(self, name: str) -> str:
-        """Size and the start of the content: enough to notice an exchanged image."""
+    def header(self, name: str) -> bytes:
+        """The start of one file."""
         with (self.root / name).open("rb") as file:
-            head = file.read(4096)
-            size = os.fstat(file.fileno()).st_size
-        return f"{size}:{hashlib.blake2b(head, digest_size=8).hexdigest()}"
+            return file.read(_HEADER_BYTES)
 
 
 class ZipArchive:
@@ -99,9 +99,10 @@ class ZipArchive:
         """The content of one file."""
         return self._archive.read(self._infos[name])
 
-    def stamp(self, name: str) -> str:
-        """The checksum that the archive holds."""
-        return f"{self._infos[name].file_size}:{self._infos[name].CRC:08x}"
+    def header(self, name: str) -> bytes:
+        """The start of one file."""
+        with self._archive.open(self._infos[name]) as file:
+            return file.read(_HEADER_BYTES)
 
 
 class FileInputs:
@@ -124,8 +125,8 @@ class FileInputs:
     @cached_property
     def fingerprint(self) -> str:
         digest = hashlib.blake2b(repr(self._shape).encode(), digest_size=16)
-        for stamp in _in_threads(self._files.stamp, self._names):
-            digest.update(stamp.encode())
+        for content in _in_threads(self._digest, self._names):
+            digest.update(content)
         return digest.hexdigest()
 
     def __len__(self) -> int:
@@ -150,11 +151,14 @@ class FileInputs:
         if self._cache is not None:
             self.take(np.arange(len(self)))
 
+    def _digest(self, name: str) -> bytes:
+        return hashlib.blake2b(self._files.read(name), digest_size=16).digest()
+
     def _decode(self, index: int) -> NDArray[np.generic]:
         name = self._names[index]
         try:
             return decode(self._files.read(name), self._shape)
-        except (OSError, ValueError, SyntaxError, zipfile.BadZipFile, Image.DecompressionBombError) as error:
+        except _UNREADABLE as error:
             reason = "not an image" if isinstance(error, UnidentifiedImageError) else str(error)
             raise DataError(
                 f"can't read the image {self._files.root / name}: {reason}. Replace or remove it; "
@@ -171,7 +175,12 @@ def decode(content: bytes, shape: tuple[int, int, int]) -> NDArray[np.generic]:
     with Image.open(io.BytesIO(content)) as file:
         image: Image.Image = file
         if image.mode in _SIXTEEN_BIT:
-            image = Image.fromarray(np.asarray(image).astype(np.float32) / 65535)
+            values = np.asarray(image)
+            if values.min() < 0 or values.max() > 65535:
+                raise ValueError(
+                    f"its values run from {values.min()} to {values.max()}; 8 and 16 bits are read, not 32"
+                )
+            image = Image.fromarray(values.astype(np.float32) / 65535)
         elif image.mode == "F":
             values = np.asarray(image)
             if not (np.isfinite(values).all() and values.min() >= 0 and values.max() <= 1):
@@ -188,7 +197,21 @@ def decode(content: bytes, shape: tuple[int, int, int]) -> NDArray[np.generic]:
     return np.array(pixels.transpose(2, 0, 1), order="C")
 
 
-def dimensions(content: bytes) -> tuple[int, int, int]:
+def dimensions(files: Files, names: Sequence[str]) -> list[tuple[int, int, int]]:
+    """Channels, height and width of every file whose header can be read; the others are reported when decoded."""
+
+    def look(name: str) -> tuple[int, int, int] | None:
+        for read in (files.header, files.read):  # some headers are long (embedded thumbnails, colour profiles)
+            try:
+                return _dimensions(read(name))
+            except _UNREADABLE:
+                continue
+        return None
+
+    return [shape for shape in _in_threads(look, names) if shape is not None]
+
+
+def _dimensions(content: bytes) -> tuple[int, int, int]:
     """Channels (1 or 3), height and width of an image file, from its header."""
     with Image.open(io.BytesIO(content)) as image:
         gray = image.mode in {"1", "L", "LA", "F"} | _SIXTEEN_BIT

@@ -48,6 +48,8 @@ class ArrayInputs:
 
     def __init__(self, values: NDArray[np.uint8] | NDArray[np.float32] | Tensor, owner: str = "data") -> None:
         tensor = torch.as_tensor(values).detach().cpu()
+        if tensor.ndim < 2 or tensor.is_complex():
+            raise DataError(f"inputs of {owner!r} are {tensor.dtype} of shape {tuple(tensor.shape)}, not N x C x H x W")
         if tensor.dtype != torch.uint8:
             tensor = tensor.to(torch.float32)
             _check_range(tensor, owner)
@@ -59,7 +61,9 @@ class ArrayInputs:
 
     @cached_property
     def fingerprint(self) -> str:
-        return hashlib.blake2b(self._values.numpy().data, digest_size=16).hexdigest()
+        digest = hashlib.blake2b(f"{self._values.dtype} {tuple(self._values.shape)}".encode(), digest_size=16)
+        digest.update(self._values.numpy().data)
+        return digest.hexdigest()
 
     def __len__(self) -> int:
         return len(self._values)
@@ -109,7 +113,7 @@ def _check_range(values: Tensor, owner: str) -> None:
     if low < 0 or high > 1:
         hint = (
             "Divide by 255."
-            if low >= 0 and 1 < high <= 255
+            if low >= 0 and 2 < high <= 255
             else "If they are normalised, undo it and wrap the model: shiftproof.Normalized(model, mean, std)."
         )
         raise DataError(

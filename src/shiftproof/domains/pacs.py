@@ -6,6 +6,7 @@ from shiftproof.domains.domain import Domains
 from shiftproof.domains.folder import domains_of_files, index_of_tree
 from shiftproof.domains.images import Directory, ZipArchive
 from shiftproof.domains.registry import DOMAINS, find_file
+from shiftproof.types import Positive
 
 __all__ = ["PACS"]
 
@@ -21,7 +22,7 @@ LAYOUT = "art_painting, cartoon, photo and sketch, each with seven class folders
 class PACS:
     """Photographs, art, cartoons and sketches of seven things, resized to `size` pixels."""
 
-    size: int = 64
+    size: Positive = 64
 
     files = ("pacs_64.zip or pacs.zip or pacs_64 or pacs",)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -10,7 +11,7 @@ from shiftproof.catalogue import Catalogue
 from shiftproof.domains.domain import Domains
 from shiftproof.errors import DataNotFound, UnknownName
 
-__all__ = ["DOMAINS", "DataSet", "data_folder", "find_file", "load_domains", "look_for"]
+__all__ = ["DOMAINS", "DataSet", "data_folder", "data_set", "find_file", "load_domains", "look_for"]
 
 
 @runtime_checkable
@@ -32,17 +33,22 @@ def load_domains(name: str, **options: Any) -> Domains:
     >>> load_domains("rotated-digits").names[:2]
     ('angle=0', 'angle=15')
     """
+    return data_set(name, options).load()
+
+
+def data_set(name: str, options: Mapping[str, Any]) -> DataSet:
+    """The data set called `name`, not loaded yet."""
     if name.startswith("folder:"):
-        return DOMAINS.create("folder", {"path": name.removeprefix("folder:"), **options}).load()
+        return DOMAINS.create("folder", {**options, "path": name.removeprefix("folder:")})
     if name not in DOMAINS or name == "folder":
         known = [entry.name for entry in DOMAINS if entry.name != "folder"]
         raise UnknownName("data set", name, [*known, "folder:PATH"])
-    return DOMAINS.create(name, options).load()
+    return DOMAINS.create(name, options)
 
 
 def data_folder() -> Path:
     """Where data sets on disk are looked for: SHIFTPROOF_DATA, or shiftproof's folder in the user's data directory."""
-    if "SHIFTPROOF_DATA" in os.environ:
+    if os.environ.get("SHIFTPROOF_DATA"):
         return Path(os.environ["SHIFTPROOF_DATA"])
     return Path(os.environ.get("XDG_DATA_HOME", Path.home() / ".local" / "share")) / "shiftproof"
 
@@ -51,7 +57,7 @@ def find_file(data_set: str, file: str, layout: str) -> Path:
     """The path of `file` ("a.zip or a": either) in the data folder; `layout` tells who has none what is expected."""
     found = look_for(file)
     if found is None:
-        where = "" if "SHIFTPROOF_DATA" in os.environ else " (SHIFTPROOF_DATA is not set)"
+        where = "" if os.environ.get("SHIFTPROOF_DATA") else " (SHIFTPROOF_DATA is not set)"
         raise DataNotFound(
             f"data set {data_set!r} needs {file}, looked for in {data_folder()}{where}. Expected: {layout}. "
             "Set SHIFTPROOF_DATA to the folder that holds it; 'shiftproof data ls' shows what is here."

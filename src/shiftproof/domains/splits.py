@@ -45,11 +45,8 @@ def parts(domain: Domain) -> IntArray:
 def _part(domain: Domain, name: str) -> Domain:
     chosen = np.flatnonzero(parts(domain) == ("train", "validation", "test").index(name))
     if not len(chosen):
-        units = "groups" if domain.groups is not None else "samples"
-        raise DataError(
-            f"domain {domain.name!r} has {len(domain)} samples in {len(set(domain.units.tolist()))} {units}: "
-            f"too few, the {name} part is empty"
-        )
+        groups = "" if domain.groups is None else f" in {len(set(domain.groups.tolist()))} groups"
+        raise DataError(f"domain {domain.name!r} has {len(domain)} samples{groups}: too few, the {name} part is empty")
     return domain.subset(chosen)
 
 

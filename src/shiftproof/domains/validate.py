@@ -12,7 +12,7 @@ import numpy as np
 
 from shiftproof.domains.domain import Domain, Domains
 from shiftproof.domains.folder import Folder, Index, domains_of_files
-from shiftproof.domains.registry import load_domains
+from shiftproof.domains.registry import data_set, load_domains
 from shiftproof.domains.splits import parts
 from shiftproof.errors import DataError
 from shiftproof.execution import Mode, Progress, progress_bar
@@ -58,7 +58,8 @@ def validate(data: str | Domains, progress: Mode = "off", **options: object) -> 
     """Read every sample of a data set once and report what a careful colleague would ask about."""
     findings: list[Finding] = []
     if isinstance(data, str) and data.startswith("folder:"):
-        folder = Folder(data.removeprefix("folder:"), **options)  # type: ignore[arg-type]
+        folder = data_set(data, options)
+        assert isinstance(folder, Folder)
         index = folder.index()
         findings += _layout_findings(index)
         domains = domains_of_files(data, Index(index.files, index.rows), folder.size, folder.channels)
@@ -163,11 +164,11 @@ def _group_findings(domains: Domains) -> Iterable[Finding]:
 
 
 def _summary(domain: Domain, unreadable: int) -> DomainSummary:
-    counts = np.bincount(domain.labels, minlength=len(domain.classes)).tolist()
     train, validation, test = np.bincount(parts(domain), minlength=3).tolist()
     groups = None if domain.groups is None else len(set(domain.groups.tolist()))
-    per_class = dict(zip(domain.classes, counts, strict=True))
-    return DomainSummary(domain.name, len(domain), domain.shape, per_class, groups, train, validation, test, unreadable)
+    return DomainSummary(
+        domain.name, len(domain), domain.shape, domain.class_counts, groups, train, validation, test, unreadable
+    )
 
 
 def _some(names: list[str]) -> str:

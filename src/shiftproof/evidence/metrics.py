@@ -11,7 +11,7 @@ from shiftproof.errors import UsageError
 from shiftproof.statistics import Sample, bootstrap_difference, interval
 from shiftproof.types import Estimate
 
-__all__ = ["accuracy", "gap", "interval", "mean_accuracy"]
+__all__ = ["accuracy", "gap", "interval"]
 
 
 def accuracy(correct: ArrayLike, level: float = 0.95) -> Estimate:
@@ -28,15 +28,10 @@ def accuracy(correct: ArrayLike, level: float = 0.95) -> Estimate:
     return interval(int(right.sum()), right.size, level)
 
 
-def mean_accuracy(estimates: Sequence[Estimate]) -> float:
-    """The mean over domains, each weighing the same."""
-    return sum(estimate.value for estimate in estimates) / len(estimates)
-
-
 def gap(sources: Sequence[Sample], target: Sample, seed: int = 0, level: float = 0.95) -> Estimate:
-    """How much is lost on the way: mean over sources less target, above 0 if the target is worse.
+    """How much accuracy is lost on the way: mean over sources less target, above 0 if the target is worse.
 
-    The interval is a seeded bootstrap by group where there are groups; paired where samples pair (equal ids in a source
-    and the target), two-sample otherwise.
+    Values are between 0 and 1. The interval is a seeded bootstrap, by group where there are groups; paired where
+    samples pair (equal ids in a source and the target), two-sample otherwise.
     """
-    return bootstrap_difference(sources, [target], seed, level=level)
+    return bootstrap_difference(sources, [target], seed, limits=(0, 1), level=level)

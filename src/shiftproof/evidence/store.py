@@ -18,6 +18,7 @@ from shiftproof.execution import Journal, write_atomically
 
 __all__ = ["EvidenceStore", "slug"]
 
+_LONGEST = 80
 _IDENTITY = b"shiftproof.identity"
 
 
@@ -56,15 +57,15 @@ class EvidenceStore:
 
 
 def slug(name: str) -> str:
-    """A name that is safe as a file name; one that had to be changed gets a hash, so that no two names meet.
+    """A name that is safe as a file name; one that had to be changed gets a hash, so that two names do not meet.
 
     >>> slug("e=0.9"), slug("site 1/a")
     ('e=0.9', 'site-1-a-b916af')
     """
     safe = re.sub(r"[^A-Za-z0-9._=+-]+", "-", name).strip(".-")
-    if safe == name and name:
+    if safe == name and 0 < len(name) <= _LONGEST:
         return name
-    return f"{safe or 'unnamed'}-{hashlib.blake2b(name.encode(), digest_size=3).hexdigest()}"
+    return f"{safe[:_LONGEST] or 'unnamed'}-{hashlib.blake2b(name.encode(), digest_size=3).hexdigest()}"
 
 
 def _read(path: Path) -> Any:

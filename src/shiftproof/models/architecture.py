@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
+from pydantic import FiniteFloat, PositiveFloat, TypeAdapter, ValidationError
 from torch import nn
 
-from shiftproof.catalogue import Catalogue
+from shiftproof.catalogue import Catalogue, checked_options, options_of
 from shiftproof.domains import Domain, Domains
-from shiftproof.errors import ModelError
+from shiftproof.errors import ModelError, UnknownName
 from shiftproof.models.layers import Gray, Normalize
 from shiftproof.models.split import SplitModel
 from shiftproof.rng import seeded_globals
 
-__all__ = ["MODELS", "Architecture", "Network", "build_model"]
+__all__ = ["MODELS", "Architecture", "Front", "Network", "build_model", "split_options"]
 
 
 class Network(Protocol):
@@ -29,32 +30,43 @@ MODELS: Catalogue[Network] = Catalogue("model", "shiftproof.models")
 
 
 @dataclass(frozen=True)
-class Architecture:
-    """All that is needed to build a model again, but for its weights.
+class Front:
+    """What every model can have in front: a layer that can't see colour, and normalisation."""
 
-    `gray` puts a layer in front that can't see colour; `mean` and `std` normalise.
-    """
+    gray: bool = False
+    mean: tuple[FiniteFloat, ...] | None = None
+    std: tuple[PositiveFloat, ...] | None = None
+
+    def layers(self, channels: int) -> list[nn.Module]:
+        """The layers, for images of so many channels."""
+        layers: list[nn.Module] = [Gray()] if self.gray else []
+        if (self.mean is None) != (self.std is None):
+            raise ModelError("mean and std go together")
+        if self.mean is not None and self.std is not None:
+            if not len(self.mean) == len(self.std) == (1 if self.gray else channels):
+                raise ModelError(f"mean {self.mean} and std {self.std} need one value for each of {channels} channels")
+            layers.append(Normalize(self.mean, self.std))
+        return layers
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """All that is needed to build a model again, but for its weights."""
 
     name: str
     shape: tuple[int, ...]
     classes: int
     options: dict[str, Any] = field(default_factory=dict)
-    gray: bool = False
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
+    front: Front = Front()
 
     def build(self, seed: int = 0) -> SplitModel:
         """A freshly initialised model; the same weights for the same seed."""
-        shape = (1, *self.shape[1:]) if self.gray else self.shape
+        shape = (1, *self.shape[1:]) if self.front.gray else self.shape
+        front = self.front.layers(self.shape[0])
         network = MODELS.create(self.name, self.options)
         with seeded_globals(seed, "initialisation", self.name):
             features, width = network.encoder(shape)
             head = nn.Linear(width, self.classes)
-        front: list[nn.Module] = [Gray()] if self.gray else []
-        if self.mean is not None and self.std is not None:
-            if len(self.mean) != shape[0]:
-                raise ModelError(f"mean has {len(self.mean)} values for images of {shape[0]} channels")
-            front.append(Normalize(self.mean, self.std))
         return SplitModel(nn.Sequential(*front, features) if front else features, head, self)
 
     def as_dict(self) -> dict[str, Any]:
@@ -65,10 +77,11 @@ class Architecture:
     def from_dict(cls, record: dict[str, Any]) -> Architecture:
         """Back from a JSON file."""
         try:
-            tuples = {key: tuple(record[key]) for key in ("shape", "mean", "std") if record.get(key) is not None}
-            return cls(**{**record, **tuples})
-        except (TypeError, KeyError) as error:
-            raise ModelError(f"the record of the model's architecture is not complete: {error}") from error
+            return TypeAdapter(cls).validate_python(record)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            where = ".".join(map(str, problem["loc"]))
+            raise ModelError(f"the model's JSON is damaged at architecture.{where}: {problem['msg']}") from error
 
 
 def build_model(
@@ -76,20 +89,27 @@ def build_model(
     domains: Domains | Domain,
     *,
     seed: int = 0,
-    gray: bool = False,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
     **options: Any,
 ) -> SplitModel:
     """A freshly initialised network of the catalogue, for the inputs and classes of `domains`.
+
+    `options` are the network's own and those of `Front`: gray=True, or mean=[...] and std=[...].
 
     >>> from shiftproof.domains import load_domains
     >>> model = build_model("mlp", load_domains("digits"), width=64)
     >>> model.head
     Linear(in_features=64, out_features=10, bias=True)
     """
-    if (mean is None) != (std is None):
-        raise ModelError("mean and std go together")
-    means = None if mean is None else tuple(float(value) for value in mean)
-    stds = None if std is None else tuple(float(value) for value in std)
-    return Architecture(name, domains.shape, len(domains.classes), options, gray, means, stds).build(seed)
+    front, own = split_options(name, options)
+    return Architecture(name, domains.shape, len(domains.classes), own, front).build(seed)
+
+
+def split_options(name: str, options: Mapping[str, Any]) -> tuple[Front, dict[str, Any]]:
+    """Options of a model, checked: those of the layers in front, and the network's own."""
+    in_front = options_of(Front)
+    front = Front(**checked_options(Front, {k: v for k, v in options.items() if k in in_front}, f"model {name!r}"))
+    cls, own = MODELS[name].cls, {k: v for k, v in options.items() if k not in in_front}
+    for option in own:
+        if option not in options_of(cls):
+            raise UnknownName(f"option of model {name!r}:", option, [*options_of(cls), *in_front])
+    return front, checked_options(cls, own, f"model {name!r}")

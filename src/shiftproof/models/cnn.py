@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from shiftproof.models.architecture import MODELS
+from shiftproof.types import Positive
 
 __all__ = ["CNN"]
 
@@ -17,7 +18,7 @@ class CNN:
     Channels are width, width, 2 width, 2 width: 32-32-64-64 unless told.
     """
 
-    width: int = 32
+    width: Positive = 32
 
     def encoder(self, shape: tuple[int, ...]) -> tuple[nn.Module, int]:
         """All layers but the last."""

@@ -22,11 +22,12 @@ __all__ = ["file_hash", "fingerprint", "load_weights", "read_weights", "save_mod
 _PICKLE_STARTS = (b"PK", b"\x80")
 
 
-def save_model(model: nn.Module, path: Path, card: dict[str, Any]) -> None:
+def save_model(model: nn.Module, path: Path | str, card: dict[str, Any]) -> None:
     """Write `path` (.safetensors) and the JSON beside it, which holds `card`, the architecture and the weights' hash.
 
     The JSON is written last: a model is there when its JSON is.
     """
+    path = Path(path)
     content = weight_bytes(model)
     architecture = getattr(model, "architecture", None)
     record = {

@@ -4,40 +4,55 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import nn
 
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ModelError, ShiftproofError, UnknownName, UsageError
 from shiftproof.execution import read_json
-from shiftproof.models.architecture import MODELS, Architecture, build_model
+from shiftproof.models.architecture import MODELS, Architecture, build_model, split_options
 from shiftproof.models.files import load_weights, read_weights
+from shiftproof.rng import seeded_globals
 
-__all__ = ["load_model", "model_path", "read_card"]
+__all__ = ["check_options", "load_model", "model_path", "read_card"]
 
 
 def load_model(spec: str, domains: Domains | Domain | None = None, *, seed: int = 0, **options: Any) -> nn.Module:
     """A model from `spec`, in eval mode if it comes with weights.
 
     - ``mlp``: a fresh network of the catalogue, for the shape and classes of `domains`;
-    - ``file:model.safetensors``: a saved one, with the JSON beside it; never executes a pickle. A file of weights
-      alone is loaded into ``architecture="cnn"``;
-    - ``python:package.module:function``: what the function returns when it is called without arguments.
+    - ``file:model.safetensors``: a saved one, with the JSON beside it; nothing in either is executed. Weights without
+      that JSON are loaded into ``architecture="cnn"`` (with its options) or ``architecture="python:..."``;
+    - ``python:package.module:function``: what your function returns when it is called without arguments.
     """
-    kind, _, rest = spec.partition(":")
-    if kind == "file":
+    check_options(spec, options)
+    if spec.startswith("file:"):
         return _from_file(model_path(spec), domains, options)
-    if kind == "python":
-        if options:
-            raise UsageError(f"python:{rest} takes no options, but {', '.join(options)} was given")
-        return _from_python(rest)
-    if spec not in MODELS:
-        raise UnknownName("model", spec, [*(entry.name for entry in MODELS), "file:PATH", "python:PKG.MOD:FN"])
+    if spec.startswith("python:"):
+        return _from_python(spec, seed)
     if domains is None:
         raise UsageError(f"model {spec!r} is built for a data set: pass domains, or load a saved one with file:PATH")
     return build_model(spec, domains, seed=seed, **options)
+
+
+def check_options(spec: str, options: Mapping[str, Any]) -> None:
+    """Whether `spec` names a model that takes these options; looks at no file."""
+    if spec.startswith("file:"):
+        if "architecture" in options:
+            check_options(options["architecture"], {k: v for k, v in options.items() if k != "architecture"})
+        elif options:
+            raise UsageError(f"{spec} says how it is built; {', '.join(options)} needs architecture=NAME beside it")
+    elif spec.startswith("python:"):
+        if options:
+            raise UsageError(f"{spec} takes no options, but {', '.join(options)} was given")
+    elif spec not in MODELS:
+        raise UnknownName("model", spec, [*(entry.name for entry in MODELS), "file:PATH", "python:PKG.MOD:FN"])
+    else:
+        split_options(spec, options)
 
 
 def model_path(spec: str) -> Path:
@@ -50,74 +65,76 @@ def model_path(spec: str) -> Path:
     return path
 
 
+class ModelCard(BaseModel):
+    """What must be right in the JSON beside a model for it to be loaded; there is more in it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    format: Literal["shiftproof-model/1"]
+    architecture: dict[str, Any] | None = None
+    classes: list[str] | None = None
+    weights: dict[str, str] = {}
+
+
 def read_card(path: Path) -> dict[str, Any]:
     """The JSON beside a model file: architecture, classes, training domains, left-out target, objective, selection."""
     card = read_json(path.with_suffix(".json"), ModelError)
-    if card.get("format") != "shiftproof-model/1":
-        raise ModelError(f"{path.with_suffix('.json')} does not describe a shiftproof model")
-    return card
+    try:
+        return ModelCard.model_validate(card).model_dump()
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
+        raise ModelError(f"{path.with_suffix('.json')} does not describe a shiftproof model: see {where!r}") from error
 
 
 def _from_file(path: Path, domains: Domains | Domain | None, options: dict[str, Any]) -> nn.Module:
     name = options.pop("architecture", None)
+    card = None if name is not None or not path.with_suffix(".json").is_file() else read_card(path)
+    # a pickle is refused for what it is, before anybody is asked for the JSON that it can't have
+    tensors = read_weights(path, None if card is None else card["weights"].get("sha256"))
     if name is not None:
-        if domains is None:
-            raise UsageError(f"architecture={name!r} is built for a data set: pass domains too")
-        tensors = read_weights(path)
-        model: nn.Module = build_model(name, domains, **options)
-    elif options:
-        raise UsageError(f"{path} knows its own options; {', '.join(options)} would need architecture=NAME too")
+        model = load_model(name, domains, **options)
+    elif card is None:
+        raise ModelError(f"{path} has no {path.with_suffix('.json').name} beside it; say what it is: architecture=NAME")
     else:
-        # a pickle is refused for what it is, before anybody is asked for the JSON that it can't have
-        tensors = read_weights(path, _expected_hash(path))
-        model = _rebuild(path, read_card(path), domains)
+        model = _rebuild(path, card, domains)
     load_weights(model, tensors, path)
     return model.eval()
 
 
-def _expected_hash(path: Path) -> str | None:
-    if not path.with_suffix(".json").is_file():
-        return None
-    sha256 = read_card(path).get("weights", {}).get("sha256")
-    return str(sha256) if sha256 else None
-
-
 def _rebuild(path: Path, card: dict[str, Any], domains: Domains | Domain | None) -> nn.Module:
-    if domains is not None and card.get("classes") and tuple(card["classes"]) != domains.classes:
+    if domains is not None and card["classes"] is not None and tuple(card["classes"]) != domains.classes:
         raise ModelError(
             f"{path} tells apart {', '.join(card['classes'])}; the data has the classes {', '.join(domains.classes)}"
         )
-    record = card.get("architecture")
-    if record is None:
-        raise ModelError(
-            f"{path} was saved from a model that the catalogue does not know; build the model yourself and load the "
-            "tensors with safetensors.torch.load_file"
-        )
-    if str(record.get("name", "")).startswith("python:"):
-        return _from_python(record["name"].removeprefix("python:"))
+    record = card["architecture"]
+    if record is None or str(record.get("name")).startswith("python:"):
+        # a file that comes from elsewhere must not choose what code runs
+        known = f"architecture={record['name']!r}, if you trust that code" if record else "architecture=..."
+        raise ModelError(f"{path} was made by code outside the catalogue; say so yourself to load it: {known}")
     architecture = Architecture.from_dict(record)
     if domains is not None and architecture.shape != domains.shape:
         raise ModelError(f"{path} takes inputs of shape {architecture.shape}, but the data has {domains.shape}")
     return architecture.build()
 
 
-def _from_python(path: str) -> nn.Module:
-    module_name, _, function = path.partition(":")
+def _from_python(spec: str, seed: int) -> nn.Module:
+    module_name, _, function = spec.removeprefix("python:").partition(":")
     if not module_name or not function:
-        raise UsageError(f"'python:{path}' should read python:PACKAGE.MODULE:FUNCTION")
+        raise UsageError(f"{spec!r} should read python:PACKAGE.MODULE:FUNCTION")
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         # as `python -m` does: a console script does not see the current folder
         sys.path.insert(0, str(Path.cwd()))
     try:
-        model = getattr(importlib.import_module(module_name), function)()
+        with seeded_globals(seed, "initialisation", spec):
+            model = getattr(importlib.import_module(module_name), function)()
     except ShiftproofError:
         raise
-    except Exception as error:
-        raise ModelError(f"python:{path} failed: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise ModelError(f"{spec} failed: {type(error).__name__}: {error}") from error
     if not isinstance(model, nn.Module):
-        raise ModelError(f"python:{path} returned {type(model).__name__}, not a torch.nn.Module")
+        raise ModelError(f"{spec} returned {type(model).__name__}, not a torch.nn.Module")
     if getattr(model, "architecture", None) is None:
-        model.architecture = _PythonArchitecture(f"python:{path}")  # type: ignore[assignment]
+        model.architecture = _PythonArchitecture(spec)  # type: ignore[assignment]
     return model
 
 

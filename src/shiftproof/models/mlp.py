@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from shiftproof.models.architecture import MODELS
+from shiftproof.types import Positive
 
 __all__ = ["MLP"]
 
@@ -15,8 +16,8 @@ __all__ = ["MLP"]
 class MLP:
     """Fully connected layers with ReLU; two hidden ones of 256 unless told."""
 
-    width: int = 256
-    depth: int = 2
+    width: Positive = 256
+    depth: Positive = 2
 
     def encoder(self, shape: tuple[int, ...]) -> tuple[nn.Module, int]:
         """All layers but the last."""

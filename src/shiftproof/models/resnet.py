@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftproof.models.architecture import MODELS
+from shiftproof.types import Positive
 
 __all__ = ["PreActBlock", "PreActResNet18"]
 
@@ -38,7 +39,7 @@ class PreActBlock(nn.Module):
 class PreActResNet18:
     """Pre-activation ResNet18 for small images; `width` 64 is the published one, 16 a narrow one for a laptop."""
 
-    width: int = 64
+    width: Positive = 64
 
     def encoder(self, shape: tuple[int, ...]) -> tuple[nn.Module, int]:
         """All layers but the last."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, Protocol
 
 import torch
+from annotated_types import Interval
 from torch import nn
 
-from shiftproof.catalogue import Catalogue
-from shiftproof.errors import UnknownName, UsageError
-from shiftproof.types import Batch, Loss
+from shiftproof.catalogue import Catalogue, checked_options
+from shiftproof.types import Batch, Loss, Positive
 
 __all__ = ["OBJECTIVES", "Objective", "Recipe", "Selection"]
 
@@ -26,36 +27,17 @@ class Recipe:
     """
 
     optimiser: str = "adam"
-    lr: float = 1e-3
-    batch: int = 128
-    steps: int = 1_000
+    lr: Annotated[float, Interval(gt=0, lt=math.inf)] = 1e-3
+    batch: Positive = 128
+    steps: Positive = 1_000
     schedule: str = "constant"
-    weight_decay: float = 0.0
-    momentum: float = 0.9
-    evaluate_every: int = 100
-
-    def __post_init__(self) -> None:
-        for name in ("lr", "batch", "steps", "evaluate_every"):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"the recipe's {name} is {getattr(self, name)}; it must be above 0")
+    weight_decay: Annotated[float, Interval(ge=0, lt=math.inf)] = 0.0
+    momentum: Annotated[float, Interval(ge=0, lt=1)] = 0.9
+    evaluate_every: Positive = 100
 
     def override(self, changes: Mapping[str, Any]) -> Recipe:
         """The same recipe with some values changed; an unknown name gets a suggestion."""
-        known = {item.name: item for item in fields(self)}
-        values = {}
-        for name, value in changes.items():
-            if name not in known:
-                raise UnknownName("setting of training:", name, known)
-            kind = type(getattr(self, name))
-            if kind is float and isinstance(value, int) and not isinstance(value, bool):
-                value = float(value)
-            if type(value) is not kind:
-                raise UsageError(f"training.{name} is {value!r}; it should be {_KINDS[kind]}")
-            values[name] = value
-        return replace(self, **values)
-
-
-_KINDS = {int: "a whole number", float: "a number", str: "a name"}
+        return replace(self, **checked_options(Recipe, changes, "training"))
 
 
 class Objective(Protocol):

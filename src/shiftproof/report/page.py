@@ -13,11 +13,11 @@ from markupsafe import Markup
 
 from shiftproof.errors import UnknownName
 from shiftproof.evidence import Evidence
-from shiftproof.evidence.metrics import mean_accuracy
 from shiftproof.execution import write_atomically
 from shiftproof.report.chart import accuracy_chart, chart_png, chart_svg
-from shiftproof.report.findings import shift_findings
+from shiftproof.report.findings import label_findings, shift_findings
 from shiftproof.report.tables import Table, accuracy_table, points
+from shiftproof.types import Finding
 
 __all__ = ["FORMATS", "Report", "write_report"]
 
@@ -37,11 +37,16 @@ class Report:
     evidence: Evidence
     sheets: Mapping[str, Path]
     facts: Mapping[str, str]
+    labels: Mapping[str, Mapping[str, int]]
     seed: int
 
     def table(self) -> Table:
         """Accuracy per model and domain."""
         return accuracy_table(self.evidence, self.sources, self.target, self.seed)
+
+    def findings(self, table: Table) -> list[Finding]:
+        """What a reader should take away."""
+        return [*shift_findings(table, len(self.classes)), *label_findings(self.labels, self.target)]
 
 
 def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
@@ -75,9 +80,8 @@ def _page(report: Report, table: Table, chart: dict[str, Any]) -> str:
     return environment.get_template("page.html.j2").render(
         report=report,
         table=table,
-        means={row.model: mean_accuracy([row.accuracy[source] for source in table.sources]) for row in table.rows},
         grouped=report.evidence.grouped,
-        findings=list(shift_findings(table, report.evidence)),
+        findings=report.findings(table),
         chart=Markup(chart_svg(chart)),
         images={name: base64.b64encode(path.read_bytes()).decode() for name, path in report.sheets.items()},
     )

@@ -106,4 +106,5 @@ def points(value: float) -> str:
 
 
 def _escape(text: str) -> str:
-    return "".join(f"\\{c}" if c in "%&_#$" else c for c in text)
+    special = {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+    return "".join(special.get(c, f"\\{c}" if c in "%&_#${}" else c) for c in text)

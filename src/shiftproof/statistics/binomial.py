@@ -32,7 +32,7 @@ def upper_bound(k: ArrayLike, n: ArrayLike, alpha: float) -> FloatArray:
     """
     successes, trials = _checked(k, n, alpha)
     failures = trials - successes
-    return np.where(failures == 0, 1.0, beta.ppf(1 - alpha, successes + 1, np.maximum(failures, 1)))
+    return np.where(failures == 0, 1.0, beta.isf(alpha, successes + 1, np.maximum(failures, 1)))
 
 
 def interval(k: int, n: int, level: float = 0.95) -> Estimate:
@@ -50,6 +50,7 @@ def _checked(k: ArrayLike, n: ArrayLike, alpha: float) -> tuple[FloatArray, Floa
     successes, trials = np.broadcast_arrays(np.asarray(k, np.float64), np.asarray(n, np.float64))
     if not 0 < alpha < 1:
         raise UsageError(f"alpha is {alpha}; it is a probability of error strictly between 0 and 1, such as 0.001")
-    if np.any(trials < 1) or np.any(successes < 0) or np.any(successes > trials):
-        raise UsageError("counts need 0 <= k <= n and n >= 1")
+    whole = np.all(successes == np.floor(successes)) and np.all(trials == np.floor(trials))
+    if not (whole and np.all((trials >= 1) & (successes >= 0) & (successes <= trials))):
+        raise UsageError("counts are whole numbers with 0 <= k <= n and n >= 1")
     return successes, trials

@@ -29,76 +29,88 @@ class Sample:
     units: NDArray[np.object_]
 
 
+@dataclass(frozen=True, eq=False)
+class _Stratum:
+    """Units that occur in the same samples: of each unit and sample, the sum and number of its values."""
+
+    name: str
+    sums: FloatArray
+    counts: FloatArray
+
+
 def bootstrap_difference(
-    plus: Sequence[Sample], minus: Sequence[Sample], seed: int = 0, resamples: int = 2_000, level: float = 0.95
+    plus: Sequence[Sample],
+    minus: Sequence[Sample],
+    seed: int = 0,
+    *,
+    limits: tuple[float, float] | None = None,
+    resamples: int = 2_000,
+    level: float = 0.95,
 ) -> Estimate:
     """Mean over `plus` samples of their means, less the same over `minus`, with a percentile interval.
 
-    Samples that share no unit are resampled each on its own (two-sample); if any unit is shared, all units are
-    resampled jointly (paired). Percentile intervals are approximate, and degenerate when all values are equal.
+    Units are resampled among those that occur in the same samples: where none is shared, each sample on its own
+    (two-sample); where all are, jointly (paired).
+
+    A plain bootstrap of few or nearly equal values is too sure of itself: of 100 values that are all 1 it draws
+    nothing else. With `limits`, the least and greatest possible value, every sample gets two more units to draw from,
+    one at each limit, opposed in paired samples. That is the remedy of Agresti and Caffo, and of Agresti and Min.
 
     >>> right = Sample(np.ones(4), np.array(list("abcd"), object))
     >>> wrong = Sample(np.zeros(4), np.array(list("efgh"), object))
-    >>> bootstrap_difference([right], [wrong]).value
+    >>> bootstrap_difference([right], [wrong], limits=(0, 1)).value
     1.0
     """
     samples = [*plus, *minus]
     if not plus or not minus or any(len(sample.values) == 0 for sample in samples):
         raise UsageError("a difference needs at least one value on each side")
-    weights = [1 / len(plus)] * len(plus) + [-1 / len(minus)] * len(minus)
-    value = sum(weight * sample.values.mean() for weight, sample in zip(weights, samples, strict=True))
-    paired = _any_shared_unit(samples)
-    draws = np.zeros(resamples)
-    if paired:
-        units = np.unique(np.concatenate([sample.units for sample in samples]))
-        tables = [_sums_and_counts(sample, units) for sample in samples]
-        draws = _resampled(tables, weights, len(units), seed, "joint", resamples)
-    else:
-        for index, (weight, sample) in enumerate(zip(weights, samples, strict=True)):
-            units = np.unique(sample.units)
-            draws += _resampled([_sums_and_counts(sample, units)], [weight], len(units), seed, index, resamples)
-    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
+    weights = np.array([1 / len(plus)] * len(plus) + [-1 / len(minus)] * len(minus))
+    strata = _strata(samples)
+    paired = any(np.count_nonzero(stratum.counts.sum(0)) > 1 for stratum in strata)
+    if limits is not None:
+        strata = [_with_limits(stratum, weights, limits) for stratum in strata]
+    means = _resampled_means(strata, len(samples), seed, resamples)
+    low, high = np.quantile(means @ weights, [(1 - level) / 2, (1 + level) / 2])
+    value = float(np.array([sample.values.mean() for sample in samples]) @ weights)
     n = sum(len(sample.values) for sample in samples)
-    return Estimate(
-        float(value), float(low), float(high), n, level, f"{'paired' if paired else 'two-sample'} bootstrap"
+    method = f"{'paired' if paired else 'two-sample'} bootstrap"
+    return Estimate(value, min(float(low), value), max(float(high), value), n, level, method)
+
+
+def _strata(samples: list[Sample]) -> list[_Stratum]:
+    units, places = np.unique(np.concatenate([sample.units for sample in samples]).astype(str), return_inverse=True)
+    ends = np.cumsum([len(sample.units) for sample in samples])[:-1]
+    sums, counts = np.zeros((len(units), len(samples))), np.zeros((len(units), len(samples)))
+    for column, (sample, index) in enumerate(zip(samples, np.split(places, ends), strict=True)):
+        sums[:, column] = np.bincount(index, sample.values, len(units))
+        counts[:, column] = np.bincount(index, minlength=len(units))
+    _, membership = np.unique(counts > 0, axis=0, return_inverse=True)
+    chosen = [membership.ravel() == number for number in range(membership.max() + 1)]
+    # the name seeds the stratum's draws: a unit's own, so that the order of samples does not matter
+    return [_Stratum(str(units[rows][0]), sums[rows], counts[rows]) for rows in chosen]
+
+
+def _with_limits(stratum: _Stratum, weights: FloatArray, limits: tuple[float, float]) -> _Stratum:
+    """Two more units of average size: one that makes the difference as large as possible, one as small."""
+    sizes = stratum.counts.mean(0)
+    values = np.array([np.where(weights > 0, limits[1], limits[0]), np.where(weights > 0, limits[0], limits[1])])
+    return _Stratum(
+        stratum.name, np.vstack([stratum.sums, values * sizes]), np.vstack([stratum.counts, [sizes, sizes]])
     )
 
 
-def _any_shared_unit(samples: list[Sample]) -> bool:
-    seen: set[object] = set()
-    for sample in samples:
-        units = set(sample.units.tolist())
-        if units & seen:
-            return True
-        seen |= units
-    return False
-
-
-def _sums_and_counts(sample: Sample, units: NDArray[np.object_]) -> tuple[FloatArray, FloatArray]:
-    index = np.searchsorted(units, sample.units)
-    counts = np.bincount(index, minlength=len(units))
-    return np.bincount(index, sample.values, len(units)).astype(np.float64), counts.astype(np.float64)
-
-
-def _resampled(
-    tables: list[tuple[FloatArray, FloatArray]],
-    weights: list[float],
-    units: int,
-    seed: int,
-    key: str | int,
-    resamples: int,
-) -> FloatArray:
-    """Weighted sums of means, one for each multinomial resample of the units."""
-    generator = numpy_generator(seed, "bootstrap", key)
-    result = np.empty(resamples)
-    step = max(1, _CHUNK_CELLS // units)
-    for start in range(0, resamples, step):
-        times = generator.multinomial(units, np.full(units, 1 / units), size=min(step, resamples - start)).astype(
-            np.float64
-        )
-        part = np.zeros(len(times))
-        for weight, (sums, counts) in zip(weights, tables, strict=True):
-            # a small paired resample can miss every unit of one sample; its mean is then left at 0 / 1
-            part += weight * (times @ sums) / np.maximum(times @ counts, 1)
-        result[start : start + len(times)] = part
-    return result
+def _resampled_means(strata: list[_Stratum], samples: int, seed: int, resamples: int) -> FloatArray:
+    """The mean of every sample (columns) in every resample (rows)."""
+    sums, counts = np.zeros((resamples, samples)), np.zeros((resamples, samples))
+    for stratum in strata:
+        generator = numpy_generator(seed, "bootstrap", stratum.name)
+        # units that are alike are drawn together: thousands of samples that are right or wrong make two kinds
+        kinds, alike = np.unique(np.hstack([stratum.sums, stratum.counts]), axis=0, return_counts=True)
+        step = max(1, _CHUNK_CELLS // len(kinds))
+        for start in range(0, resamples, step):
+            rows = slice(start, min(start + step, resamples))
+            times = generator.multinomial(alike.sum(), alike / alike.sum(), size=rows.stop - start).astype(np.float64)
+            sums[rows] += times @ kinds[:, :samples]
+            counts[rows] += times @ kinds[:, samples:]
+    means: FloatArray = sums / counts
+    return means

@@ -2,69 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from shiftproof.domains import DOMAINS
+from shiftproof.domains.registry import data_set
 from shiftproof.errors import ShiftproofError, UnknownName
-from shiftproof.models import MODELS
+from shiftproof.models.load import check_options
 from shiftproof.objectives import OBJECTIVES
 from shiftproof.probes import PROBES
-from shiftproof.studies.schema import Choice, ModelSpec, Study
+from shiftproof.studies.schema import ModelSpec, Study
 from shiftproof.training.optimisers import check_recipe
 
 __all__ = ["check_names"]
 
-Problem = tuple[tuple[str | int, ...], ShiftproofError]
-FRONT = ("gray", "mean", "std")
-"""Options that every model has: layers in front of the network."""
+Location = tuple[str | int, ...]
+Problem = tuple[Location, ShiftproofError]
 
 
 def check_names(study: Study) -> Iterator[Problem]:
-    """Where the study names something that does not exist, and what is wrong there."""
-    yield from _check(("data",), lambda: _check_data(study.data), study.data)
+    """Where the study names something that does not exist, or gives it a value that it can't take."""
+    yield from _try(("data",), lambda: data_set(study.data.name, study.data.options))
     for name, spec in study.models.items():
-        yield from _check(("models", name, "model"), lambda spec=spec: _check_model(spec.model), spec.model)
-        yield from _check(
-            ("models", name, "objective"),
-            lambda spec=spec: OBJECTIVES.create(spec.objective.name, spec.objective.options),
-            spec.objective,
-        )
-        yield from _check(("models", name, "training"), lambda spec=spec: _check_recipe(spec), None)
+        yield from _check_model(("models", name), spec)
     for index, probe in enumerate(study.probes):
-        yield from _check(("probes", index), lambda probe=probe: PROBES.create(probe.name, probe.options), probe)
+        yield from _try(("probes", index), lambda probe=probe: PROBES.create(probe.name, probe.options))  # type: ignore[misc]
 
 
-def _check(location: tuple[str | int, ...], attempt: object, choice: Choice | None) -> Iterator[Problem]:
+def _check_model(location: Location, spec: ModelSpec) -> Iterator[Problem]:
+    yield from _try((*location, "model"), lambda: check_options(spec.model.name, spec.model.options))
+    yield from _try((*location, "objective"), lambda: OBJECTIVES.create(spec.objective.name, spec.objective.options))
+    if spec.objective.name in OBJECTIVES:
+        recipe = OBJECTIVES[spec.objective.name].cls.recipe
+        yield from _try((*location, "training"), lambda: check_recipe(recipe.override(spec.training)))  # type: ignore[attr-defined]
+
+
+def _try(location: Location, attempt: Callable[[], object]) -> Iterator[Problem]:
     try:
-        attempt()  # type: ignore[operator]
+        attempt()
     except UnknownName as error:
-        at_option = choice is None or error.name in choice.options
-        yield (*location, error.name if at_option else "name"), error
+        yield (*location, error.name), error
     except ShiftproofError as error:
         yield location, error
-
-
-def _check_data(choice: Choice) -> None:
-    name, path = (
-        ("folder", choice.name.removeprefix("folder:")) if choice.name.startswith("folder:") else (choice.name, None)
-    )
-    if path is None and (name == "folder" or name not in DOMAINS):
-        raise UnknownName("data set", name, [*(e.name for e in DOMAINS if e.name != "folder"), "folder:PATH"])
-    DOMAINS.create(name, choice.options if path is None else {"path": path, **choice.options})
-
-
-def _check_model(choice: Choice) -> None:
-    if choice.name.startswith(("file:", "python:")):
-        return
-    if choice.name not in MODELS:
-        raise UnknownName("model", choice.name, [*(e.name for e in MODELS), "file:PATH", "python:PKG.MOD:FN"])
-    known = [*MODELS[choice.name].options, *FRONT]
-    for option in choice.options:
-        if option not in known:
-            raise UnknownName(f"option of model {choice.name!r}:", option, known)
-    MODELS.create(choice.name, {key: value for key, value in choice.options.items() if key not in FRONT})
-
-
-def _check_recipe(spec: ModelSpec) -> None:
-    objective = OBJECTIVES.create(spec.objective.name, spec.objective.options)
-    check_recipe(objective.recipe.override(spec.training))

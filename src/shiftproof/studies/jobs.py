@@ -29,6 +29,9 @@ __all__ = ["digest", "load_study_data", "resolved", "train_to_file"]
 def load_study_data(study: Study) -> tuple[Domains, Domain | None]:
     """(source domains, target): without `source`, all but the target; without `target`, none is left out."""
     domains = load_domains(study.data.name, **study.data.options)
+    for domain in domains:
+        if domain.name == study.target or study.source is None or domain.name in study.source:
+            domain.inputs.prepare()
     target = None if study.target is None else domains[study.target]
     if study.source is None:
         return (domains if study.target is None else domains.leave_out(study.target)[0]), target
@@ -41,7 +44,7 @@ def resolved(study: Study) -> dict[str, Any]:
     """Everything asked for that can change a number, with all defaults written out."""
     return {
         "data": _choice(DOMAINS, study.data) if study.data.name in DOMAINS else study.data.model_dump(),
-        "source": study.source,
+        "source": None if study.source is None else sorted(study.source),
         "target": study.target,
         "seed": study.seed,
         "models": {name: resolved_model(spec, study.seed) for name, spec in study.models.items()},

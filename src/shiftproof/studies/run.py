@@ -68,6 +68,7 @@ class Run:
             evidence=self.evidence,
             sheets={name: path for name, path in sheets.items() if path.is_file()},
             facts=facts,
+            labels=record["labels"],
             seed=study.seed,
         )
 
@@ -105,13 +106,15 @@ def run_study(
     return Run(folder, study, record, evidence)
 
 
-def open_run(folder: Path) -> Run:
+def open_run(folder: Path | str) -> Run:
     """A run from its folder; nothing is loaded but the record and the evidence."""
+    folder = Path(folder)
     record = read_json(folder / "run.json", DataError)
     if record.get("format") != FORMAT:
         raise DataError(f"{folder} does not hold a shiftproof run")
     study = validated(record["study"], str(folder / "run.json"))
-    evidence = EvidenceStore(folder / "evidence").read()
+    stored = EvidenceStore(folder / "evidence").read()
+    evidence = Evidence.of([stored.where(model=name) for name in study.models])
     expected = {(m, d) for m in study.models for d in (*record["sources"], *([study.target] if study.target else []))}
     found = set(zip(evidence["model"].tolist(), evidence["domain"].tolist(), strict=True)) if len(evidence) else set()
     if expected - found:
@@ -128,6 +131,7 @@ def _record(study: Study, config: dict[str, Any], sources: Domains, target: Doma
         "config": config,
         "sources": list(sources.names),
         "classes": list(sources.classes),
+        "labels": {domain.name: domain.class_counts for domain in shown},
         "protocol": {
             "split": "by hash of group or sample id, 20 % validation",
             "source rows": "held out: test rows where the data set has them, else the validation part",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 __all__ = ["Choice", "ModelSpec", "Study"]
+
+
+Seed = Annotated[int, Field(strict=True, ge=0)]
 
 
 class Choice(BaseModel):
@@ -36,7 +39,7 @@ class ModelSpec(BaseModel):
     objective: Choice = Choice(name="erm")
     training: dict[str, Any] = Field(default_factory=dict)
     selection: Literal["last", "source-validation"] | None = None
-    seed: int | None = None
+    seed: Seed | None = None
     about: str = ""
 
 
@@ -51,11 +54,11 @@ class Study(BaseModel):
     data: Choice
     source: tuple[str, ...] | None = None
     target: str | None = None
-    seed: int = Field(default=0, ge=0)
+    seed: Seed = 0
     models: dict[str, ModelSpec] = Field(min_length=1)
     probes: tuple[Choice, ...] = Field(default=(Choice(name="clean"),), min_length=1)
 
     @field_validator("source", mode="before")
     @classmethod
     def _from_commas(cls, value: Any) -> Any:
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+        return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value

@@ -3,36 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from shiftproof.domains import Domain, Domains, as_domains
-from shiftproof.errors import DataError, ModelError
+from shiftproof.errors import DataError, ModelError, UnknownName, UsageError
 from shiftproof.models.files import fingerprint
 from shiftproof.objectives import OBJECTIVES, Objective, Recipe
+from shiftproof.objectives.objective import Selection
 
-__all__ = ["checked_sources", "identity_of"]
+__all__ = ["check_arguments", "checked_sources", "identity_of"]
+
+
+def check_arguments(objective: object, seed: object, recipe: object, selection: object) -> None:
+    """Whether the arguments of a call are of the kinds that they should be."""
+    if isinstance(objective, type | str) or not hasattr(objective, "loss"):
+        raise UsageError(f"the objective is {objective!r}; it should be an object such as sp.objectives.ERM()")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise UsageError(f"the seed is {seed!r}; it should be a whole number of at least 0")
+    if recipe is not None and not isinstance(recipe, Recipe | Mapping):
+        raise UsageError(f"the recipe is {recipe!r}; it should be a Recipe, or changes to one such as {{'steps': 200}}")
+    if selection is not None and selection not in get_args(Selection):
+        raise UnknownName("selection", str(selection), get_args(Selection))
 
 
 def checked_sources(model: nn.Module, sources: Any) -> Domains:
     """Sources as domains that the model can be trained on: readable, of a shape and with labels that it takes."""
-    if isinstance(sources, Domains | Domain):
-        domains, outputs = as_domains(sources), None
-    else:
-        pairs = sources.values() if isinstance(sources, Mapping) else [sources]
-        example = next(
-            (torch.as_tensor(pair[0]) for pair in pairs if isinstance(pair, tuple | list) and len(pair) == 2), None
-        )
-        outputs = None if example is None or not len(example) else _outputs(model, example[:1].float())
-        domains = as_domains(sources, outputs)
+    domains = as_domains(sources)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ModelError("the model has no parameter to train")
     for domain in domains:
         if not len(domain):
             raise DataError(f"domain {domain.name!r} has no samples to train on")
         domain.inputs.prepare()
-    outputs = outputs or _outputs(model, next(iter(domains)).take(np.array([0]))[0])
+    outputs = _outputs(model, next(iter(domains)).take(np.array([0]))[0])
+    if not isinstance(sources, Domains | Domain):
+        # a pair names no classes: the model says how many there are
+        return as_domains(sources, outputs)
     if outputs < len(domains.classes):
         raise ModelError(f"the model has {outputs} outputs, but the data has {len(domains.classes)} classes")
     return domains
@@ -44,8 +54,9 @@ def _outputs(model: nn.Module, example: Tensor) -> int:
     try:
         with torch.no_grad():
             logits = model.eval()(example if parameter is None else example.to(parameter.device))
-    except RuntimeError as error:
-        raise ModelError(f"the model does not take inputs of shape {tuple(example.shape[1:])}: {error}") from error
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ModelError(f"the model does not take inputs of shape {tuple(example.shape[1:])}: {reason}") from error
     finally:
         model.train(training)
     if not isinstance(logits, Tensor) or logits.ndim != 2:

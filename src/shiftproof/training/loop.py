@@ -21,7 +21,7 @@ from shiftproof.objectives.objective import Selection
 from shiftproof.rng import seeded_globals, torch_generator
 from shiftproof.training.batches import Batches
 from shiftproof.training.checkpoint import State, read_checkpoint, write_checkpoint
-from shiftproof.training.checks import checked_sources, identity_of
+from shiftproof.training.checks import check_arguments, checked_sources, identity_of
 from shiftproof.training.fit import Fit, Selected
 from shiftproof.training.optimisers import learning_rate, make_optimiser
 from shiftproof.training.selection import mean_accuracy, validation_accuracy
@@ -39,7 +39,7 @@ def train(
     seed: int = 0,
     recipe: Recipe | Mapping[str, Any] | None = None,
     selection: Selection | None = None,
-    checkpoint: Path | None = None,
+    checkpoint: Path | str | None = None,
     device: str = "auto",
     progress: Mode = "auto",
     label: str = "training",
@@ -52,8 +52,10 @@ def train(
     continues to the bit-identical result for the thread count that it started with.
     """
     objective = ERM() if objective is None else objective
+    check_arguments(objective, seed, recipe, selection)
     recipe = objective.recipe.override(recipe) if isinstance(recipe, Mapping) else recipe or objective.recipe
     rule = selection or objective.selection
+    checkpoint = None if checkpoint is None else Path(checkpoint)
     domains = checked_sources(model, sources)
     run_on = _device(device)
     model.to(run_on)
@@ -67,32 +69,23 @@ def train(
     validation = [validation_part(domain) for domain in sorted(domains, key=lambda domain: domain.name)]
     clock = _Clock(state.seconds, checkpoint_seconds)
 
-    def save() -> None:
-        state.model, state.optimiser, state.seconds = model.state_dict(), optimiser.state_dict(), clock.seconds()
-        if checkpoint is not None:
-            write_checkpoint(checkpoint, state)
-
     with (
         _threads(state.threads),
         seeded_globals(seed, "training"),
         progress_bar(label, recipe.steps, progress, state.step) as bar,
     ):
-        try:
-            for batch in batches.steps(state.step, recipe.steps):
-                loss = _step(model, objective, optimiser, batch, learning_rate(recipe, batch.step), seed)
-                state.loss_sum, state.loss_count, state.step = (
-                    state.loss_sum + loss,
-                    state.loss_count + 1,
-                    batch.step + 1,
-                )
-                if state.step % recipe.evaluate_every == 0 or state.step == recipe.steps:
-                    _evaluate(state, model, validation, rule)
-                bar.advance(note=_note(state, loss))
-                if state.step == recipe.steps or clock.due():
-                    save()
-        except KeyboardInterrupt:
-            save()
-            raise
+        # an interrupt may come in the middle of a step: only what was saved between two steps is whole
+        for batch in batches.steps(state.step, recipe.steps):
+            loss = _step(model, objective, optimiser, batch, learning_rate(recipe, batch.step), seed)
+            state.step = batch.step + 1
+            state.loss_sum, state.loss_count = state.loss_sum + loss, state.loss_count + 1
+            if state.step % recipe.evaluate_every == 0 or state.step == recipe.steps:
+                _evaluate(state, model, validation, rule)
+            bar.advance(note=_note(state, loss))
+            if checkpoint is not None and (state.step == recipe.steps or clock.due()):
+                state.model, state.optimiser = model.state_dict(), optimiser.state_dict()
+                state.seconds = clock.seconds()
+                write_checkpoint(checkpoint, state)
     last = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
     model.load_state_dict(state.best)
     model.eval()
