@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import posixpath
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from shiftproof.domains.domain import Domain, Domains
-from shiftproof.domains.images import Directory, FileInputs, Files, dimensions, is_image
+from shiftproof.domains.images import Directory, FileInputs, dimensions
+from shiftproof.domains.index import LAYOUT, Index, Row, index_of_manifest, index_of_tree
 from shiftproof.domains.registry import DOMAINS
 from shiftproof.errors import DataError, DataNotFound
 from shiftproof.types import Positive
 
-__all__ = ["Folder", "Index", "domains_of_files", "index_of_tree"]
-
-LAYOUT = "root/domain/class/image.png, or a CSV file with columns path,label,domain and perhaps split,group"
-SPLITS = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation", "test": "test"}
-
-
-@dataclass(frozen=True)
-class Row:
-    """One image: where it is, what it is, where it comes from."""
-
-    path: str
-    label: str
-    domain: str
-    split: str = ""
-    group: str = ""
-
-
-@dataclass(frozen=True)
-class Index:
-    """All images of a data set before any is opened, and what is wrong with the layout."""
-
-    files: Files
-    rows: list[Row]
-    problems: list[str] = field(default_factory=list)
-    ignored: int = 0
+__all__ = ["Folder", "domains_of_files"]
 
 
 @DOMAINS.register("folder", content="your images: folder:PATH")
@@ -64,36 +38,13 @@ class Folder:
         if path.is_dir():
             return index_of_tree(Directory(path))
         if path.is_file() and path.suffix.lower() == ".csv":
-            return _index_of_manifest(path)
+            return index_of_manifest(path)
         state = "is not a folder or a .csv file" if path.exists() else "does not exist"
         raise DataNotFound(f"{path} {state}. Expected: {LAYOUT}.")
 
     def load(self) -> Domains:
         """Find the images; decode them when they are asked for."""
         return domains_of_files(f"folder:{self.path}", self.index(), self.size, self.channels)
-
-
-def index_of_tree(files: Files) -> Index:
-    """Images at root/domain/class/..., classes and domains named after their folders."""
-    rows, ignored, misplaced = [], 0, []
-    for name in files.names():
-        parts = name.split("/")
-        if not is_image(name):
-            ignored += 1
-        elif len(parts) < 3:
-            misplaced.append(name)
-        else:
-            rows.append(Row(name, parts[1], parts[0]))
-    problems = []
-    if misplaced:
-        problems.append(
-            f"{len(misplaced)} images in {files.root} are not at domain/class/image, such as {misplaced[0]}. "
-            f"Expected: {LAYOUT}."
-        )
-    problems += [f"the folder {name} of {files.root} holds no image" for name in _empty_folders(files, rows)]
-    if not rows and not misplaced:
-        problems.insert(0, f"{files.root} holds no image. Expected: {LAYOUT}.")
-    return Index(files, rows, problems, ignored)
 
 
 def domains_of_files(
@@ -124,72 +75,6 @@ def domains_of_files(
             )
         )
     return Domains(name, domains)
-
-
-def _empty_folders(files: Files, rows: list[Row]) -> list[str]:
-    """Domains and classes without an image; an archive has no empty folders."""
-    if not isinstance(files, Directory):
-        return []
-    filled = {row.domain for row in rows} | {f"{row.domain}/{row.label}" for row in rows}
-    domains = [path for path in sorted(files.root.iterdir()) if path.is_dir() and not path.name.startswith(".")]
-    empty = [domain.name for domain in domains if domain.name not in filled]
-    for domain in domains:
-        if domain.name in filled:
-            names = [f"{domain.name}/{path.name}" for path in sorted(domain.iterdir()) if path.is_dir()]
-            empty += [name for name in names if name not in filled and "/." not in name]
-    return empty
-
-
-def _index_of_manifest(path: Path) -> Index:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            header, *lines = [*csv.reader(file, skipinitialspace=True)] or [[]]
-            columns = [name.strip().lower() for name in header]
-            records = [dict(zip(columns, line, strict=False)) for line in lines]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} is not a readable CSV file: {error}") from error
-    lacking = [column for column in ("path", "label", "domain") if column not in columns]
-    if lacking:
-        raise DataError(
-            f"{path} lacks the column {lacking[0]!r}; it has {', '.join(columns) or 'none'}. Expected: {LAYOUT}."
-        )
-    files = Directory(path.parent)
-    rows, problems = [], []
-    for line, record in enumerate(records, 2):
-        split = (record.get("split") or "").strip().lower()
-        if split and split not in SPLITS:
-            problems.append(f"{path}, line {line}: split {split!r} should be train, validation or test")
-        elif not all(record.get(column) for column in ("path", "label", "domain")):
-            problems.append(f"{path}, line {line}: path, label and domain must all be filled in")
-        elif not (files.root / record["path"]).is_file():
-            problems.append(f"{path}, line {line}: there is no file {files.root / record['path']}")
-        else:
-            group = (record.get("group") or "").strip()
-            name = posixpath.normpath(record["path"])
-            rows.append(Row(name, record["label"], record["domain"], SPLITS.get(split, ""), group))
-    for column in ("split", "group"):
-        filled = sum(bool(getattr(row, column)) for row in rows)
-        if 0 < filled < len(rows):
-            problems.append(f"{path}: {len(rows) - filled} rows have no {column} while others do; fill in all or none")
-    problems += _torn_groups(path, rows)
-    repeated = [name for name, times in Counter(row.path for row in rows).items() if times > 1]
-    if repeated:
-        problems.append(f"{path} lists {len(repeated)} files more than once, such as {repeated[0]}")
-    if not records:
-        problems.append(f"{path} lists no image")
-    return Index(files, rows, problems)
-
-
-def _torn_groups(path: Path, rows: list[Row]) -> list[str]:
-    """Groups that the split column puts on both sides of training: their test rows would be no test."""
-    splits: dict[str, set[str]] = {}
-    for row in rows:
-        if row.group and row.split:
-            splits.setdefault(row.group, set()).add(row.split)
-    torn = sorted(group for group, found in splits.items() if len(found) > 1)
-    if not torn:
-        return []
-    return [f"{path}: {len(torn)} groups are in more than one split, such as {torn[0]}; a group belongs to one"]
 
 
 def _shape(index: Index, size: int | tuple[int, int] | None, channels: int | None) -> tuple[int, int, int]:

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from shiftproof.domains.domain import Domains
-from shiftproof.domains.folder import domains_of_files, index_of_tree
+from shiftproof.domains.folder import domains_of_files
 from shiftproof.domains.images import Directory, ZipArchive
+from shiftproof.domains.index import index_of_tree
 from shiftproof.domains.registry import DOMAINS, find_file
 from shiftproof.types import Positive
 

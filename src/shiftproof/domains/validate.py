@@ -11,7 +11,8 @@ from itertools import combinations
 import numpy as np
 
 from shiftproof.domains.domain import Domain, Domains
-from shiftproof.domains.folder import Folder, Index, domains_of_files
+from shiftproof.domains.folder import Folder, domains_of_files
+from shiftproof.domains.index import Index
 from shiftproof.domains.registry import data_set, load_domains
 from shiftproof.domains.splits import parts
 from shiftproof.errors import DataError

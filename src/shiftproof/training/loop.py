@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.domains import Domain, Domains, train_part, validation_part
-from shiftproof.errors import TrainingError, UsageError
+from shiftproof.errors import TrainingError
 from shiftproof.execution import Mode, progress_bar
 from shiftproof.objectives import Objective, Recipe
 from shiftproof.objectives.erm import ERM
@@ -23,8 +21,10 @@ from shiftproof.training.batches import Batches
 from shiftproof.training.checkpoint import State, read_checkpoint, write_checkpoint
 from shiftproof.training.checks import check_arguments, checked_sources, identity_of
 from shiftproof.training.fit import Fit, Selected
+from shiftproof.training.machine import Clock, find_device, math_threads
 from shiftproof.training.optimisers import learning_rate, make_optimiser
 from shiftproof.training.selection import mean_accuracy, validation_accuracy
+from shiftproof.types import Batch
 
 __all__ = ["train"]
 
@@ -57,7 +57,7 @@ def train(
     rule = selection or objective.selection
     checkpoint = None if checkpoint is None else Path(checkpoint)
     domains = checked_sources(model, sources)
-    run_on = _device(device)
+    run_on = find_device(device)
     model.to(run_on)
     identity = identity_of(model, domains, objective, recipe, rule, seed)
     state = (checkpoint and read_checkpoint(checkpoint, identity)) or State(identity, torch.get_num_threads())
@@ -67,10 +67,10 @@ def train(
         optimiser.load_state_dict(state.optimiser)
     batches = Batches([train_part(domain) for domain in domains], recipe.batch, seed, run_on)
     validation = [validation_part(domain) for domain in sorted(domains, key=lambda domain: domain.name)]
-    clock = _Clock(state.seconds, checkpoint_seconds)
+    clock = Clock(state.seconds, checkpoint_seconds)
 
     with (
-        _threads(state.threads),
+        math_threads(state.threads),
         seeded_globals(seed, "training"),
         progress_bar(label, recipe.steps, progress, state.step) as bar,
     ):
@@ -94,7 +94,7 @@ def train(
 
 
 def _step(
-    model: nn.Module, objective: Objective, optimiser: torch.optim.Optimizer, batch: Any, lr: float, seed: int
+    model: nn.Module, objective: Objective, optimiser: torch.optim.Optimizer, batch: Batch, lr: float, seed: int
 ) -> float:
     for group in optimiser.param_groups:
         group["lr"] = lr
@@ -123,44 +123,6 @@ def _evaluate(state: State, model: nn.Module, validation: list[Domain], rule: Se
         state.best_step, state.best_accuracy = state.step, mean
 
 
-def _device(name: str) -> torch.device:
-    if name != "auto":
-        try:
-            return torch.empty(0, device=name).device
-        except (RuntimeError, AssertionError) as error:
-            raise UsageError(f"can't compute on the device {name!r}: {str(error).splitlines()[0]}") from error
-    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    return accelerator or torch.device("cpu")
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """The thread count that a run started with: sums in another order end in other bits."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def _note(state: State, loss: float) -> str:
     accuracy = f", validation {mean_accuracy(state.history[-1]['validation']):.1%}" if state.history else ""
     return f"loss {loss:.3f}{accuracy}"
-
-
-class _Clock:
-    """Seconds of work, over restarts, and when the next checkpoint is due."""
-
-    def __init__(self, before: float, every: float) -> None:
-        self._before, self._every = before, every
-        self._started = self._last = time.monotonic()
-
-    def seconds(self) -> float:
-        return self._before + time.monotonic() - self._started
-
-    def due(self) -> bool:
-        if time.monotonic() - self._last < self._every:
-            return False
-        self._last = time.monotonic()
-        return True

@@ -1,0 +1,54 @@
+"""Where and how long training computes: device, threads, clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from shiftproof.errors import UsageError
+
+__all__ = ["Clock", "find_device", "math_threads"]
+
+
+def find_device(name: str) -> torch.device:
+    """The device called `name`; `auto` is an accelerator if there is one, else the CPU."""
+    if name != "auto":
+        try:
+            return torch.empty(0, device=name).device
+        except (RuntimeError, AssertionError) as error:
+            raise UsageError(f"can't compute on the device {name!r}: {str(error).splitlines()[0]}") from error
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return accelerator or torch.device("cpu")
+
+
+@contextmanager
+def math_threads(count: int) -> Iterator[None]:
+    """Compute with so many threads inside the block: sums in another order end in other bits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class Clock:
+    """Seconds of work, over restarts, and when the next checkpoint is due."""
+
+    def __init__(self, before: float, every: float) -> None:
+        self._before, self._every = before, every
+        self._started = self._last = time.monotonic()
+
+    def seconds(self) -> float:
+        """Seconds so far."""
+        return self._before + time.monotonic() - self._started
+
+    def due(self) -> bool:
+        """Whether it is time for a checkpoint; if so, the next one is due an interval later."""
+        if time.monotonic() - self._last < self._every:
+            return False
+        self._last = time.monotonic()
+        return True
