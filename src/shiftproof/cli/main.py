@@ -42,6 +42,10 @@ def root(
         typer.echo(f"shiftproof {installed('shiftproof')}")
     elif context.invoked_subcommand is None:
         typer.echo(context.get_help())
+    else:
+        from shiftproof.execution import keep_freed_memory
+
+        keep_freed_memory()
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

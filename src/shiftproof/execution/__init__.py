@@ -2,6 +2,7 @@
 
 from shiftproof.execution.files import check_writable, read_json, write_atomically, write_json
 from shiftproof.execution.journal import Journal
+from shiftproof.execution.memory import keep_freed_memory
 from shiftproof.execution.progress import Mode, Progress, progress_bar
 from shiftproof.execution.workers import run_shards, single_threaded
 
@@ -10,6 +11,7 @@ __all__ = [
     "Mode",
     "Progress",
     "check_writable",
+    "keep_freed_memory",
     "progress_bar",
     "read_json",
     "run_shards",

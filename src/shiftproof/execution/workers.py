@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from shiftproof.errors import ShiftproofError
+from shiftproof.execution.memory import keep_freed_memory
 
 __all__ = ["run_shards", "single_threaded"]
 
@@ -86,6 +87,7 @@ def _start_worker(task: Callable[[int], Any]) -> None:
     global _task
     import torch
 
+    keep_freed_memory()
     torch.set_num_threads(1)
     _task = task
 

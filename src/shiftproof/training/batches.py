@@ -10,6 +10,7 @@ import torch
 
 from shiftproof.domains import Domain
 from shiftproof.rng import numpy_generator
+from shiftproof.training.machine import channels_last
 from shiftproof.types import Batch, IntArray
 
 __all__ = ["Batches"]
@@ -30,7 +31,7 @@ class Batches:
     def __getitem__(self, step: int) -> Batch:
         parts = [domain.take(self._indices(domain, step)) for domain in self._domains]
         return Batch(
-            torch.cat([inputs for inputs, _ in parts]).to(self._device),
+            channels_last(torch.cat([inputs for inputs, _ in parts]).to(self._device)),
             torch.cat([labels for _, labels in parts]).to(self._device),
             tuple(domain.name for domain in self._domains),
             tuple(len(labels) for _, labels in parts),

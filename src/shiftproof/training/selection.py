@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from shiftproof.domains import Domain
+from shiftproof.training.machine import channels_last
 
 __all__ = ["mean_accuracy", "validation_accuracy"]
 
@@ -28,5 +29,5 @@ def _accuracy(model: nn.Module, domain: Domain) -> float:
     with torch.no_grad():
         for start in range(0, len(domain), _CHUNK):
             inputs, labels = domain.take(np.arange(start, min(start + _CHUNK, len(domain))))
-            correct += int((model(inputs.to(device)).argmax(1).cpu() == labels).sum())
+            correct += int((model(channels_last(inputs.to(device))).argmax(1).cpu() == labels).sum())
     return correct / len(domain)
