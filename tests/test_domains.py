@@ -1,5 +1,7 @@
 """Data sets keep their promises; splits are stable; constructions are what they say."""
 
+import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,6 +43,44 @@ def test_missing_data_says_what_where_and_how(name: str, tmp_path: Path, monkeyp
     assert DOMAINS[name].cls.files[0] in message  # type: ignore[attr-defined]
     assert str(tmp_path) in message
     assert "Expected:" in message
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"PK\x03\x04 cut"])
+def test_a_damaged_npz_is_one_sentence(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHIFTPROOF_DATA", str(tmp_path))
+    (tmp_path / "mnist.npz").write_bytes(content)
+    with pytest.raises(DataError, match="not a readable npz file"):
+        load_domains("mnist")
+
+
+def test_an_npz_that_holds_something_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHIFTPROOF_DATA", str(tmp_path))
+    good = {"x_train": np.zeros((3, 28, 28), np.uint8), "y_train": [0, 1, 2], "x_test": np.zeros((1, 28, 28), np.uint8)}
+    for arrays, sentence in [
+        (good, "lacks the array"),
+        ({**good, "y_test": [12]}, "labels of 'mnist' run from 0 to 12, but 10 classes allow 0 to 9"),
+        ({**good, "y_test": [0], "x_test": np.zeros((1, 28, 28)), "x_train": np.zeros((3, 28, 28))}, "float64"),
+        ({**good, "y_test": np.array([print], object)}, "not a readable npz file"),
+    ]:
+        np.savez(tmp_path / "mnist.npz", **arrays)
+        with pytest.raises(DataError, match=sentence):
+            load_domains("mnist")
+
+
+def test_pacs_comes_as_a_folder_or_an_archive(
+    images: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHIFTPROOF_DATA", str(tmp_path))
+    root = images(domains=("art_painting", "sketch"), root="pacs")
+    from_folder = load_domains("pacs", size=8)
+    shutil.make_archive(str(tmp_path / "pacs_64"), "zip", tmp_path, "pacs")
+    shutil.rmtree(root)
+    from_archive = load_domains("pacs", size=8)
+    assert from_folder.names == from_archive.names == ("art_painting", "sketch")
+    assert from_folder["sketch"].ids.tolist() == from_archive["sketch"].ids.tolist()
+    assert from_folder["sketch"].ids[0] == "sketch/cat/0.png"
+    sent = pickle.loads(pickle.dumps(from_archive["sketch"]))  # noqa: S301
+    assert torch.equal(sent[3][0], from_archive["sketch"][3][0])
 
 
 def agreement(domain: Domain) -> float:

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from shiftproof.errors import ModelError, ShiftproofError, StorageError
+from shiftproof.errors import ModelError, ShiftproofError, StorageError, UsageError
 from shiftproof.execution import (
     Journal,
     check_writable,
+    only_one,
     progress_bar,
     read_json,
     run_shards,
@@ -51,6 +52,25 @@ def test_an_unwritable_place_is_found_before_the_work(tmp_path: Path) -> None:
         check_writable(tmp_path / "file" / "below")
     check_writable(tmp_path / "a" / "b")
     assert not (tmp_path / "a").exists()
+
+
+def test_one_process_at_a_time_works_in_a_folder(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from shiftproof.execution import only_one\n"
+        "with only_one(Path(sys.argv[1])): print('in', flush=True); sys.stdin.read()\n"
+    )
+    folder = tmp_path / "run"
+    other = subprocess.Popen(
+        [sys.executable, "-c", script, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout is not None
+    assert other.stdout.readline() == "in\n"
+    with pytest.raises(UsageError, match="another process is at work"), only_one(folder):
+        pass
+    other.kill()
+    other.communicate()
+    with only_one(folder):
+        assert list(folder.iterdir()) == []
 
 
 def test_json_that_is_not_an_object_is_refused(tmp_path: Path) -> None:

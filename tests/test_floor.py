@@ -78,6 +78,20 @@ def test_catalogue_errors_say_what_to_type(name: str, options: dict[str, object]
     assert str(caught.value) == sentence
 
 
+def test_plug_ins_are_found_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    methods: Catalogue[object] = Catalogue("method", "shiftproof.statistics")
+
+    class Point:
+        def load(self) -> None:
+            methods.register("grow")(type("Grow", (), {"__doc__": "Make it larger."}))
+
+    asked = []
+    monkeypatch.setattr("shiftproof.catalogue.entry_points", lambda group: asked.append(group) or [Point()])
+    assert [entry.name for entry in methods] == ["grow"]
+    assert "grow" in methods
+    assert asked == ["shiftproof.statistics"]
+
+
 def test_two_methods_of_one_name_are_refused() -> None:
     with pytest.raises(UsageError, match="two methods are called 'shrink'"):
         METHODS.register("shrink")(type("Other", (), {}))

@@ -8,7 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from shiftproof.cli.options import AsJson, Data, Device, Out, Seed, Set, Workers, show_accuracy, show_json
+from shiftproof.cli.options import (
+    AsJson,
+    Data,
+    Device,
+    Out,
+    Seed,
+    Set,
+    Workers,
+    show_accuracy,
+    show_findings,
+    show_json,
+)
 
 __all__ = ["command"]
 
@@ -34,23 +45,21 @@ def command(
     """
     import os
 
-    from shiftproof.domains import held_out
     from shiftproof.evidence import Evidence, EvidenceStore
     from shiftproof.execution import check_writable
     from shiftproof.probes import run_probe
     from shiftproof.probes.clean import Clean
-    from shiftproof.report import accuracy_table
+    from shiftproof.report import accuracy_table, label_findings
     from shiftproof.studies.jobs import digest, load_study_data, resolved, train_to_file
 
     study = _study(data, source, target, model, objective, seed, set_ or [])
     config = resolved(study)
     folder = out or Path("runs") / f"train-{digest(config)}"
     check_writable(folder)
-    sources, left_out = load_study_data(study)
+    loaded = load_study_data(study)
     trained, card = train_to_file(
         study.models["model"],
-        sources,
-        left_out,
+        loaded,
         folder / "model.safetensors",
         folder.with_name(folder.name + ".ckpt"),
         seed=seed,
@@ -58,13 +67,15 @@ def command(
         device=device,
         progress="lines",
     )
-    places = [*(held_out(domain) for domain in sources), *([left_out] if left_out is not None else [])]
     with tempfile.TemporaryDirectory() as scratch:
         store, count = EvidenceStore(Path(scratch)), workers or os.cpu_count() or 1
         evidence = Evidence.of(
-            [run_probe(Clean(), trained, place, store, model_name=model, seed=seed, workers=count) for place in places]
+            [
+                run_probe(Clean(), trained, place, store, model_name=model, seed=seed, workers=count)
+                for place in loaded.measured
+            ]
         )
-    table = accuracy_table(evidence, sources.names, target, seed)
+    table = accuracy_table(evidence, loaded.sources.names, target, seed)
     if json:
         row = table.rows[0]
         show_json(
@@ -79,6 +90,7 @@ def command(
         )
         return
     show_accuracy(table)
+    show_findings(label_findings({domain.name: domain.class_counts for domain in loaded.domains}, target))
     typer.echo(f"model   {folder / 'model.safetensors'}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,11 +27,12 @@ OBJECTS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 def read_npz(path: Path, keys: tuple[str, ...]) -> dict[str, NDArray[np.generic]]:
     """The arrays `keys` of an npz file; never unpickles anything."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # from memory: numpy leaves a damaged file open
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
             return {key: archive[key] for key in keys}
     except KeyError as error:
         raise DataError(f"{path} lacks the array {error.args[0]}; expected {', '.join(keys)}") from error
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} is not a readable npz file: {error}") from error
 
 

@@ -1,6 +1,6 @@
 """Run shards of work and survive: workers, a journal, atomic files, progress. Knows nothing of what it runs."""
 
-from shiftproof.execution.files import check_writable, read_json, write_atomically, write_json
+from shiftproof.execution.files import check_writable, only_one, read_json, write_atomically, write_json
 from shiftproof.execution.journal import Journal
 from shiftproof.execution.memory import keep_freed_memory
 from shiftproof.execution.progress import Mode, Progress, progress_bar
@@ -12,6 +12,7 @@ __all__ = [
     "Progress",
     "check_writable",
     "keep_freed_memory",
+    "only_one",
     "progress_bar",
     "read_json",
     "run_shards",

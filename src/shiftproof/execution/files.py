@@ -4,12 +4,14 @@ import errno
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from shiftproof.errors import ShiftproofError, StorageError
+from shiftproof.errors import ShiftproofError, StorageError, UsageError
 
-__all__ = ["check_writable", "read_json", "write_atomically", "write_json"]
+__all__ = ["check_writable", "only_one", "read_json", "write_atomically", "write_json"]
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -66,6 +68,25 @@ def check_writable(folder: Path) -> None:
     finally:
         for path in reversed(made):
             path.rmdir()
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Let one process at a time work in `folder`; the claim ends with the process, however it ends."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise UsageError(f"another process is at work in {folder}; wait for it, or choose another --out") from error
+    finally:
+        os.close(handle)
 
 
 def _storage_sentence(path: Path, error: OSError) -> str:

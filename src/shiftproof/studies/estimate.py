@@ -6,13 +6,13 @@ import sys
 import time
 from dataclasses import dataclass
 
-from shiftproof.domains import Domain, Domains, held_out, validation_part
+from shiftproof.domains import Domain, validation_part
 from shiftproof.execution import single_threaded
 from shiftproof.models import load_model
 from shiftproof.objectives import OBJECTIVES
 from shiftproof.probes import PROBES
 from shiftproof.probes.probe import SHARD
-from shiftproof.studies.jobs import load_study_data
+from shiftproof.studies.jobs import StudyData, load_study_data
 from shiftproof.studies.schema import ModelSpec, Study
 from shiftproof.training import train
 from shiftproof.training.selection import validation_accuracy
@@ -45,13 +45,14 @@ class StudyCost:
 
 def estimate_study(study: Study) -> StudyCost:
     """Run a few steps of every model of the study and scale up."""
-    sources, target = load_study_data(study)
-    costs = [cost for name, spec in study.models.items() for cost in _costs(study, name, spec, sources, target)]
+    data = load_study_data(study)
+    costs = [cost for name, spec in study.models.items() for cost in _costs(study, name, spec, data)]
     passes, seconds = sum(cost.forward_passes for cost in costs), sum(cost.seconds for cost in costs)
     return StudyCost(costs, passes, seconds, _peak_memory_mb())
 
 
-def _costs(study: Study, name: str, spec: ModelSpec, sources: Domains, target: Domain | None) -> list[Cost]:
+def _costs(study: Study, name: str, spec: ModelSpec, data: StudyData) -> list[Cost]:
+    sources = data.sources
     model = load_model(spec.model.name, sources, seed=study.seed, **spec.model.options)
     objective = OBJECTIVES.create(spec.objective.name, spec.objective.options)
     recipe = objective.recipe.override(spec.training)
@@ -86,8 +87,10 @@ def _costs(study: Study, name: str, spec: ModelSpec, sources: Domains, target: D
     training = Cost(
         name, "training", trained + evaluated, recipe.steps * seconds_a_step + evaluations * seconds_an_evaluation
     )
-    places = [*(held_out(domain) for domain in sources), *([target] if target is not None else [])]
-    return [training, *(_probe_cost(name, choice.name, choice.options, model, places) for choice in study.probes)]
+    return [
+        training,
+        *(_probe_cost(name, choice.name, choice.options, model, data.measured) for choice in study.probes),
+    ]
 
 
 def _probe_cost(name: str, probe_name: str, options: dict[str, object], model: object, places: list[Domain]) -> Cost:

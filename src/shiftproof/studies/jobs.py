@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from shiftproof.catalogue import Catalogue, options_of
-from shiftproof.domains import DOMAINS, Domain, Domains, load_domains
+from shiftproof.domains import DOMAINS, Domain, Domains, held_out, load_domains
 from shiftproof.errors import StorageError, UsageError
 from shiftproof.execution import Mode
 from shiftproof.models import MODELS, load_model, read_card, save_model
@@ -23,21 +23,41 @@ from shiftproof.studies.environment import environment
 from shiftproof.studies.schema import Choice, ModelSpec, Study
 from shiftproof.training import Fit, train
 
-__all__ = ["digest", "load_study_data", "resolved", "train_to_file"]
+__all__ = ["StudyData", "digest", "load_study_data", "resolved", "train_to_file"]
 
 
-def load_study_data(study: Study) -> tuple[Domains, Domain | None]:
-    """(source domains, target): without `source`, all but the target; without `target`, none is left out."""
+@dataclass(frozen=True, eq=False)
+class StudyData:
+    """The domains that a study trains on, and the one that it leaves out, if any."""
+
+    sources: Domains
+    target: Domain | None
+
+    @property
+    def domains(self) -> list[Domain]:
+        """Sources, then the target."""
+        return [*self.sources, *([] if self.target is None else [self.target])]
+
+    @property
+    def measured(self) -> list[Domain]:
+        """What probes look at: the held-out part of every source, then the whole target."""
+        return [*map(held_out, self.sources), *([] if self.target is None else [self.target])]
+
+
+def load_study_data(study: Study) -> StudyData:
+    """Without `source`, all domains but the target are sources; without `target`, none is left out."""
     domains = load_domains(study.data.name, **study.data.options)
-    for domain in domains:
-        if domain.name == study.target or study.source is None or domain.name in study.source:
-            domain.inputs.prepare()
     target = None if study.target is None else domains[study.target]
-    if study.source is None:
-        return (domains if study.target is None else domains.leave_out(study.target)[0]), target
-    if study.target in study.source:
-        raise UsageError(f"{study.target!r} is both source and target; a target is what training leaves out")
-    return domains.select(study.source), target
+    if study.source is not None:
+        if study.target in study.source:
+            raise UsageError(f"{study.target!r} is both source and target; a target is what training leaves out")
+        sources = domains.select(study.source)
+    else:
+        sources = domains if study.target is None else domains.leave_out(study.target)[0]
+    data = StudyData(sources, target)
+    for domain in data.domains:
+        domain.inputs.prepare()
+    return data
 
 
 def resolved(study: Study) -> dict[str, Any]:
@@ -72,8 +92,7 @@ def digest(value: Mapping[str, Any], length: int = 10) -> str:
 
 def train_to_file(
     spec: ModelSpec,
-    sources: Domains,
-    target: Domain | None,
+    study_data: StudyData,
     path: Path,
     checkpoint: Path,
     *,
@@ -84,6 +103,7 @@ def train_to_file(
     label: str = "training",
 ) -> tuple[nn.Module, dict[str, Any]]:
     """Train and save a model, or load it if the same one is there already; returns it with its JSON record."""
+    sources, target = study_data.sources, study_data.target
     request = {
         **resolved_model(spec, seed),
         "data": data,

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
-from shiftproof.domains import Domain, Domains, held_out
 from shiftproof.errors import DataError, UsageError
 from shiftproof.evidence import Evidence, EvidenceStore, slug
-from shiftproof.execution import Mode, check_writable, read_json, write_atomically, write_json
+from shiftproof.execution import Mode, check_writable, only_one, read_json, write_atomically, write_json
 from shiftproof.models.files import fingerprint
 from shiftproof.probes import PROBES, run_probe
 from shiftproof.report import Report, write_report
@@ -20,7 +17,7 @@ from shiftproof.report.gallery import contact_sheet
 from shiftproof.report.page import FORMATS
 from shiftproof.studies.environment import environment
 from shiftproof.studies.files import validated
-from shiftproof.studies.jobs import digest, load_study_data, resolved, train_to_file
+from shiftproof.studies.jobs import StudyData, digest, load_study_data, resolved, train_to_file
 from shiftproof.studies.schema import Study
 
 __all__ = ["Run", "open_run", "run_study"]
@@ -80,30 +77,44 @@ def run_study(
     config = resolved(study)
     folder = out or Path("runs") / f"{slug(study.name)}-{digest(config)}"
     check_writable(folder)
-    sources, target = load_study_data(study)
-    record = _record(study, config, sources, target)
-    _start_or_continue(folder, record)
-    for domain in (*sources, *([target] if target is not None else [])):
-        write_atomically(_sheet(folder, domain.name), contact_sheet(domain))
-    models = {
-        name: train_to_file(
-            spec,
-            sources,
-            target,
-            folder / "models" / f"{slug(name)}.safetensors",
-            folder / "checkpoints" / f"{slug(name)}.ckpt",
-            seed=study.seed,
-            data=config["data"],
-            device=device,
-            progress=progress,
-            label=f"training {name}",
-        )[0]
-        for name, spec in study.models.items()
-    }
-    record["fingerprints"]["weights"] = {name: fingerprint(model) for name, model in models.items()}
-    write_json(folder / "run.json", record)
-    evidence = _probe(study, models, sources, target, EvidenceStore(folder / "evidence"), workers, progress)
-    return Run(folder, study, record, evidence)
+    data = load_study_data(study)
+    with only_one(folder):
+        record = _start_or_continue(folder, _record(study, config, data))
+        for domain in data.domains:
+            write_atomically(_sheet(folder, domain.name), contact_sheet(domain))
+        models = {
+            name: train_to_file(
+                spec,
+                data,
+                folder / "models" / f"{slug(name)}.safetensors",
+                folder / "checkpoints" / f"{slug(name)}.ckpt",
+                seed=study.seed,
+                data=config["data"],
+                device=device,
+                progress=progress,
+                label=f"training {name}",
+            )[0]
+            for name, spec in study.models.items()
+        }
+        record["fingerprints"]["weights"] = {name: fingerprint(model) for name, model in models.items()}
+        write_json(folder / "run.json", record)
+        store = EvidenceStore(folder / "evidence")
+        evidence = [
+            run_probe(
+                PROBES.create(choice.name, choice.options),
+                model,
+                domain,
+                store,
+                model_name=name,
+                seed=study.seed,
+                workers=workers,
+                progress=progress,
+            )
+            for name, model in models.items()
+            for choice in study.probes
+            for domain in data.measured
+        ]
+    return Run(folder, study, record, Evidence.of(evidence))
 
 
 def open_run(folder: Path | str) -> Run:
@@ -122,27 +133,26 @@ def open_run(folder: Path | str) -> Run:
     return Run(folder, study, record, evidence)
 
 
-def _record(study: Study, config: dict[str, Any], sources: Domains, target: Domain | None) -> dict[str, Any]:
-    shown = [*sources, *([target] if target else [])]
+def _record(study: Study, config: dict[str, Any], data: StudyData) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "hash": digest(config),
         "study": study.model_dump(mode="json", exclude_defaults=True),
         "config": config,
-        "sources": list(sources.names),
-        "classes": list(sources.classes),
-        "labels": {domain.name: domain.class_counts for domain in shown},
+        "sources": list(data.sources.names),
+        "classes": list(data.sources.classes),
+        "labels": {domain.name: domain.class_counts for domain in data.domains},
         "protocol": {
             "split": "by hash of group or sample id, 20 % validation",
             "source rows": "held out: test rows where the data set has them, else the validation part",
             "target rows": "all",
         },
-        "fingerprints": {"data": {domain.name: domain.fingerprint for domain in shown}, "weights": {}},
+        "fingerprints": {"data": {domain.name: domain.fingerprint for domain in data.domains}, "weights": {}},
         "environment": environment(),
     }
 
 
-def _start_or_continue(folder: Path, record: dict[str, Any]) -> None:
+def _start_or_continue(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
     if (folder / "run.json").exists():
         before = read_json(folder / "run.json", DataError)
         if before.get("hash") != record["hash"]:
@@ -150,36 +160,7 @@ def _start_or_continue(folder: Path, record: dict[str, Any]) -> None:
         if before["fingerprints"]["data"] != record["fingerprints"]["data"]:
             raise DataError(f"the data has changed since the run in {folder} was started; choose another --out")
     write_json(folder / "run.json", record)
-
-
-def _probe(
-    study: Study,
-    models: dict[str, nn.Module],
-    sources: Domains,
-    target: Domain | None,
-    store: EvidenceStore,
-    workers: int,
-    progress: Mode,
-) -> Evidence:
-    places = [*(held_out(domain) for domain in sources), *([target] if target is not None else [])]
-    rows = []
-    for name, model in models.items():
-        for choice in study.probes:
-            probe = PROBES.create(choice.name, choice.options)
-            for domain in places:
-                rows.append(
-                    run_probe(
-                        probe,
-                        model,
-                        domain,
-                        store,
-                        model_name=name,
-                        seed=study.seed,
-                        workers=workers,
-                        progress=progress,
-                    )
-                )
-    return Evidence.of(rows)
+    return record
 
 
 def _sheet(folder: Path, domain: str) -> Path:
