@@ -13,10 +13,10 @@ from shiftproof.errors import DataError, ModelError, UsageError
 from shiftproof.evidence import SCHEMA, Evidence, EvidenceStore, slug
 from shiftproof.probes import run_probe
 from shiftproof.probes.clean import Clean
-from shiftproof.probes.probe import SHARD
 
 DOMAINS = sp.load_domains("colored-digits")
 DOMAIN = DOMAINS["e=0.1"]
+SHARD = len(DOMAIN.blocks()[0])
 
 
 class Counting(nn.Module):

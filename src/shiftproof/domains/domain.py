@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,6 +21,7 @@ from shiftproof.types import IntArray
 
 __all__ = ["Domain", "Domains", "as_domains"]
 
+BLOCK_SAMPLES, BLOCK_BYTES = 256, 1 << 24
 _ARRAYS = (Tensor, np.ndarray)
 SPLITS = {"train", "validation", "test"}
 
@@ -121,6 +123,15 @@ class Domain:
     def take(self, indices: IntArray) -> tuple[Tensor, Tensor]:
         """Inputs and labels at `indices`, as tensors."""
         return self.inputs.take(indices), torch.from_numpy(self.labels[indices])
+
+    def blocks(self) -> list[IntArray]:
+        """All indices in consecutive blocks, small enough that large images do not fill the memory.
+
+        The blocks depend on the domain alone, so that results by block depend on nothing else either.
+        """
+        most = BLOCK_BYTES // (4 * max(1, math.prod(self.shape)))
+        size = max(1, min(BLOCK_SAMPLES, most))
+        return [np.arange(start, min(start + size, len(self))) for start in range(0, len(self), size)]
 
     def subset(self, indices: ArrayLike) -> Domain:
         """The same domain with only the samples at `indices`, without copying inputs."""

@@ -22,7 +22,6 @@ from shiftproof.types import Finding
 __all__ = ["DomainSummary", "Validation", "validate"]
 
 _EXAMPLES = 3
-_CHUNK = 256
 PARTS = ("train", "validation", "test")
 
 
@@ -89,8 +88,7 @@ def _layout_findings(index: Index) -> Iterable[Finding]:
 def _hashes(domain: Domain, bar: Progress) -> list[str | None]:
     """A hash of each sample's pixels, None where it can't be read."""
     found: list[str | None] = []
-    for start in range(0, len(domain), _CHUNK):
-        indices = np.arange(start, min(start + _CHUNK, len(domain)))
+    for indices in domain.blocks():
         try:
             found += _hashes_of(domain, indices)
         except DataError:

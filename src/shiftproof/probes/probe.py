@@ -21,9 +21,6 @@ from shiftproof.models.files import fingerprint
 
 __all__ = ["PROBES", "Probe", "run_probe"]
 
-SHARD = 256
-"""Samples in a shard: a fixed block of the domain, so that results can't depend on the number of workers."""
-
 Columns = dict[str, NDArray[Any]]
 
 
@@ -66,11 +63,14 @@ def run_probe(
     if finished is not None:
         return finished
     model.eval()
-    shards = range(-(-len(domain) // SHARD))
+    # a shard is a fixed block of the domain, so that results can't depend on the number of workers
+    blocks = domain.blocks()
+    shards = range(len(blocks))
     with store.journal(path, identity) as journal:
         todo = [shard for shard in shards if str(shard) not in journal.done]
         label = f"{name}: {model_name} on {domain.name}"
-        with progress_bar(label, len(domain), progress, min(len(domain), (len(shards) - len(todo)) * SHARD)) as bar:
+        done = len(domain) - sum(len(blocks[shard]) for shard in todo)
+        with progress_bar(label, len(domain), progress, done) as bar:
             for shard, result in run_shards(_Measurement(probe, model, domain), todo, workers):
                 journal.append(str(shard), result)
                 bar.advance(len(result["prediction"]))
@@ -91,8 +91,7 @@ class _Measurement:
     domain: Domain
 
     def __call__(self, shard: int) -> dict[str, list[Any]]:
-        start = shard * SHARD
-        inputs, labels = self.domain.take(np.arange(start, min(start + SHARD, len(self.domain))))
+        inputs, labels = self.domain.take(self.domain.blocks()[shard])
         device = next((parameter.device for parameter in self.model.parameters()), torch.device("cpu"))
         began = time.perf_counter()
         columns = self.probe.measure(self.model, inputs.to(device), labels.to(device))

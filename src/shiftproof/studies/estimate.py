@@ -11,7 +11,6 @@ from shiftproof.execution import single_threaded
 from shiftproof.models import load_model
 from shiftproof.objectives import OBJECTIVES
 from shiftproof.probes import PROBES
-from shiftproof.probes.probe import SHARD
 from shiftproof.studies.jobs import StudyData, load_study_data
 from shiftproof.studies.schema import ModelSpec, Study
 from shiftproof.training import train
@@ -94,11 +93,9 @@ def _costs(study: Study, name: str, spec: ModelSpec, data: StudyData) -> list[Co
 
 
 def _probe_cost(name: str, probe_name: str, options: dict[str, object], model: object, places: list[Domain]) -> Cost:
-    import numpy as np
-
     probe = PROBES.create(probe_name, options)
     domain = places[-1]
-    inputs, labels = domain.take(np.arange(min(SHARD, len(domain))))
+    inputs, labels = domain.take(domain.blocks()[0])
     with single_threaded():
         probe.measure(model, inputs, labels)  # type: ignore[arg-type]
         began = time.perf_counter()
