@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import needs_data
 from PIL import Image
 
@@ -78,11 +79,10 @@ def test_train_writes_exactly_two_files(run: Call, tmp_path: Path) -> None:
 
 
 def test_train_prints_a_table(run: Call, tmp_path: Path) -> None:
-    code, out, err = run(*train("--out", tmp_path / "m"))
+    code, out, _ = run(*train("--out", tmp_path / "m"))
     assert code == 0
-    for text in ("e=0.1", "unseen", "points lost", "model.safetensors"):
+    for text in ("e=0.1", "unseen", "points lost", "model.safetensors", "kept    step", "it loses"):
         assert text in out
-    assert "training: 20/20" in err
 
 
 def test_train_starts_from_a_file_and_from_python(run: Call, tmp_path: Path) -> None:
@@ -92,8 +92,26 @@ def test_train_starts_from_a_file_and_from_python(run: Call, tmp_path: Path) -> 
     (tmp_path / "nets_for_cli.py").write_text(
         "from torch import nn\ndef tiny(): return nn.Sequential(nn.Flatten(), nn.Linear(128, 2))\n"
     )
-    code, _, err = run(*train("--out", tmp_path / "p", "--model", "python:nets_for_cli:tiny"))
-    assert code == 0, err
+    for _ in range(2):
+        code, _, err = run(*train("--out", tmp_path / "p", "--model", "python:nets_for_cli:tiny"))
+        assert code == 0, err
+
+
+def test_a_model_that_has_seen_the_target_says_so(run: Call, tmp_path: Path) -> None:
+    run("train", "--data", "colored-digits", "--source", "e=0.9", "--model", "mlp", *FAST, "--out", tmp_path / "seen")
+    code, out, _ = run(*train("--out", tmp_path / "m", "--model", f"file:{tmp_path / 'seen'}"))
+    assert code == 0
+    assert "was trained on e=0.9" in out
+    again = run(*train("--out", tmp_path / "n", "--model", f"file:{tmp_path / 'm'}"))[1]
+    assert "was trained on e=0.9" in again
+    assert "was trained on e=0.9" not in run(*train("--out", tmp_path / "o"))[1]
+
+
+def test_train_into_the_current_folder(run: Call, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    os.chdir(tmp_path / "here")
+    assert run(*train("--out", "."))[0] == 0
+    assert files_below(tmp_path / "here") == {"model.safetensors", "model.json"}
 
 
 def test_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
@@ -205,6 +223,10 @@ def sentence(result: tuple[int, str, str]) -> str:
         (["train", "--data", "digits", "--model", "python:x:y", "--set", "model.gray=true"], "takes no options"),
         (["train", "--data", "digits", "--model", "file:x", "--set", "model.width=3"], "needs architecture=NAME"),
         (["train", "--data", "colored-digits", "--source", ""], "unknown domain of 'colored-digits': ''"),
+        (["train", "--data", "digits", "--set", "steps=3"], "Did you mean 'training.steps'?"),
+        (["train", "--data", "digits", "--set", "gray=true"], "Did you mean 'model.gray'?"),
+        (["train", "--data", "."], "did you mean 'folder:.'?"),
+        (["train", "--data", "digits", "--model", "."], "did you mean 'file:.'?"),
         (["train", "--data", "digits", "--set", "model.widht=3"], "Did you mean 'width'?"),
         (["train", "--data", "digits", "--set", "nonsense"], "should read key.key=value"),
         (["train", "--data", "digits", "--model", "file:none.safetensors"], "there is no model file"),
@@ -300,6 +322,14 @@ def test_an_interrupt_exits_130_and_the_same_command_goes_on(tmp_path: Path) -> 
     assert "run the same command again to continue" in err
     assert "Traceback" not in err
     assert not (tmp_path / "m").exists()
+    step = torch.load(checkpoint, weights_only=True)["step"]
+    assert 0 < step < 20000
+    again = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while torch.load(checkpoint, weights_only=True)["step"] == step and again.poll() is None:
+        time.sleep(0.1)
+    again.kill()
+    again.communicate()
+    assert torch.load(checkpoint, weights_only=True)["step"] > step
 
 
 @needs_data

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import shiftproof as sp
 from shiftproof.studies import parse_study
 
 ROOT = Path(__file__).parents[1]
@@ -20,9 +19,12 @@ def block(language: str) -> str:
 
 def test_the_python_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(block("python"), "README.md", "exec"), {})
-    accuracy = re.search(r"([\d.]+)% \(", capsys.readouterr().out)
-    assert accuracy is not None
-    assert float(accuracy.group(1)) < 25
+    printed = re.search(r"([\d.]+)% \(", capsys.readouterr().out)
+    promised = re.search(r"# ([\d.]+)% \(", block("python"))
+    assert printed is not None
+    assert promised is not None
+    # other hardware may round otherwise, which can move a sample or two of 397
+    assert float(printed.group(1)) == pytest.approx(float(promised.group(1)), abs=1.0)
 
 
 def test_the_study_in_the_readme_is_valid() -> None:
@@ -47,4 +49,3 @@ def test_the_version_is_said_once_everywhere() -> None:
     from importlib.metadata import version
 
     assert f"version: {version('shiftproof')}" in (ROOT / "CITATION.cff").read_text()
-    assert sp.__doc__

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 from conftest import needs_data, pixels
-from PIL import Image
+from PIL import ExifTags, Image
 
 from shiftproof.domains import DOMAINS, Domain, Domains, as_domains, held_out, load_domains, train_part, validation_part
 from shiftproof.domains.images import FileInputs
 from shiftproof.domains.inputs import ArrayInputs
 from shiftproof.errors import ConformanceError, DataError, DataNotFound, UnknownName, UsageError
+from shiftproof.perturbations import rotate
 from shiftproof.testing import check_domains
 
 ON_DISK = [entry.name for entry in DOMAINS if getattr(entry.cls, "files", ())]
@@ -139,6 +140,14 @@ def _all(domain: Domain) -> list[tuple[torch.Tensor, int]]:
     return [domain[i] for i in range(len(domain))]
 
 
+def test_an_oblong_image_is_turned_not_sheared() -> None:
+    image = torch.zeros(1, 1, 41, 81)
+    image[0, 0, 20, 30:51] = 1
+    turned = rotate(image, 90)[0, 0]
+    assert (turned > 0.5).nonzero()[:, 0].tolist() == list(range(10, 31))
+    assert set((turned > 0.5).nonzero()[:, 1].tolist()) == {40}
+
+
 def test_leave_out() -> None:
     domains = load_domains("colored-digits")
     sources, target = domains.leave_out("e=0.9")
@@ -176,6 +185,14 @@ def test_given_splits_are_kept() -> None:
     without = small(splits=["train"] * 150 + ["test"] * 50)
     assert len(train_part(without)) + len(validation_part(without)) == 150
     assert len(held_out(without)) == 50
+
+
+@pytest.mark.parametrize("groups", range(2, 12))
+def test_two_units_are_enough_for_two_parts(groups: int) -> None:
+    for trial in range(30):
+        domain = small(n=4 * groups, groups=[f"{trial}-{i % groups}" for i in range(4 * groups)])
+        assert len(train_part(domain)) + len(validation_part(domain)) == 4 * groups
+        assert not set(train_part(domain).units) & set(validation_part(domain).units)
 
 
 def test_a_domain_too_small_to_split_says_so() -> None:
@@ -347,6 +364,17 @@ def test_a_change_anywhere_in_a_file_changes_the_fingerprint(images: Callable[..
     assert load_domains(f"folder:{root}", size=8)["clinic-a"].fingerprint != before
 
 
+def test_an_image_that_lies_on_its_side_is_set_upright(images: Callable[..., Path]) -> None:
+    root = images(count=1)
+    for path in root.rglob("*.png"):
+        path.unlink()
+        note = Image.Exif()
+        note[ExifTags.Base.Orientation] = 6
+        Image.new("RGB", (40, 20)).save(path.with_suffix(".jpg"), exif=note)
+    assert load_domains(f"folder:{root}").shape == (3, 40, 20)
+    assert load_domains(f"folder:{root}")["clinic-a"][0][0].shape == (3, 40, 20)
+
+
 def test_values_of_more_than_16_bits_are_refused(images: Callable[..., Path]) -> None:
     root = images(count=2)
     Image.fromarray(np.full((8, 8), 100_000, np.int32)).save(root / "clinic-a" / "cat" / "deep.tif")
@@ -372,7 +400,7 @@ def test_a_manifest_is_a_data_set(images: Callable[..., Path], tmp_path: Path) -
         for i in range(12)
     ]
     manifest = tmp_path / "manifest.csv"
-    manifest.write_text("\ufeffpath,label,domain,split,group\n" + "\n".join(rows))
+    manifest.write_text("\ufeffpath,label,domain,split,group\n" + "\n".join(rows) + "\n\n")
     domains = load_domains(f"folder:{manifest}")
     assert domains.names == ("site-0", "site-1")
     site = domains["site-0"]

@@ -11,6 +11,7 @@ import shiftproof as sp
 from shiftproof.domains import Domain
 from shiftproof.errors import DataError, ModelError, UsageError
 from shiftproof.evidence import SCHEMA, Evidence, EvidenceStore, slug
+from shiftproof.execution import workers
 from shiftproof.probes import run_probe
 from shiftproof.probes.clean import Clean
 
@@ -75,9 +76,12 @@ def test_other_weights_are_another_question(tmp_path: Path) -> None:
 def test_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = sp.build_model("mlp", DOMAINS)
     alone = run_probe(Clean(), model, DOMAIN, EvidenceStore(tmp_path / "1"))
-    monkeypatch.setattr("shiftproof.execution.workers.WORTH_SECONDS", 0.0)
+    used = []
+    original = workers._in_processes
+    monkeypatch.setattr(workers, "_in_processes", lambda *arguments: used.append(1) or original(*arguments))
     monkeypatch.setattr("shiftproof.execution.workers.run_shards.__defaults__", (1, 0.0))
     both = run_probe(Clean(), model, DOMAIN, EvidenceStore(tmp_path / "2"), workers=2)
+    assert used
     assert both.table.drop(["seconds"]).equals(alone.table.drop(["seconds"]))
 
 

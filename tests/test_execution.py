@@ -155,7 +155,13 @@ def test_what_can_not_be_sent_runs_in_process() -> None:
     assert {pid for _, pid in run_shards(lambda _: os.getpid(), range(3), 2, worth=0.0)} == {here}
 
 
-def test_progress_writes_plain_lines_to_a_log(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_writes_plain_lines_to_a_log(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with progress_bar("a moment", 10, "lines") as bar:
+        bar.advance(10)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("shiftproof.execution.progress._Lines.MOMENT_SECONDS", 0.0)
     with progress_bar("training", 10, "lines") as bar:
         for _ in range(10):
             bar.advance(note="loss 0.5")

@@ -212,6 +212,14 @@ def test_models_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         load_model("python:my_nets")
 
 
+def test_a_model_is_saved_under_the_name_of_its_weights(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="name the weights"):
+        save_model(build_model("mlp", DIGITS), tmp_path / "m.json")
+    save_model(build_model("mlp", DIGITS), str(tmp_path / "m.safetensors"))
+    with pytest.raises(UsageError, match="did you mean 'file:"):
+        load_model(str(tmp_path / "m.safetensors"), DIGITS)
+
+
 def test_unknown_models_get_a_suggestion() -> None:
     with pytest.raises(UnknownName, match="Did you mean 'mlp'"):
         load_model("mpl", DIGITS)

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from shiftproof.errors import UsageError
-from shiftproof.statistics import Sample, bootstrap_difference, interval, lower_bound, upper_bound
+from shiftproof.statistics import Sample, bootstrap_difference, bootstrap_mean, interval, lower_bound, upper_bound
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,18 @@ def test_grouped_bootstrap_covers_where_an_ungrouped_one_would_not() -> None:
 
     assert covered(draw(True), 0.2) >= 0.92
     assert covered(draw(False), 0.2) <= 0.70
+
+
+def test_a_mean_over_groups_covers() -> None:
+    generator, hits = np.random.default_rng(0), 0
+    for repetition in range(400):
+        rates = generator.beta(3.2, 0.8, 25)
+        values = np.concatenate([generator.random(10) < rate for rate in rates])
+        estimate = bootstrap_mean(
+            sample(values, [str(i // 10) for i in range(250)]), seed=repetition, limits=LIMITS, resamples=500
+        )
+        hits += estimate.low <= 0.8 <= estimate.high
+    assert 0.92 <= hits / 400 <= 0.99
 
 
 def test_paired_bootstrap_is_narrower_when_the_same_samples_are_measured_twice() -> None:

@@ -1,17 +1,21 @@
 """Study files, runs and reports."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import needs_data
 
+from shiftproof.domains import Domain, Domains
 from shiftproof.errors import DataError, StudyError, UnknownName, UsageError
 from shiftproof.evidence import Evidence
-from shiftproof.report import accuracy_table, label_findings, shift_findings
+from shiftproof.report import accuracy_table, shift_findings
 from shiftproof.studies import find_study, list_studies, open_run, parse_study, run_study
 from shiftproof.studies.estimate import estimate_study
+from shiftproof.studies.jobs import StudyData, data_findings, load_study_data
 
 SMALL = """
 data: colored-digits
@@ -20,6 +24,9 @@ models:
   colour: {model: mlp, training: {steps: 40, evaluate_every: 20}}
   gray: {model: {name: mlp, gray: true}, training: {steps: 40, evaluate_every: 20}}
 """
+
+
+EVEN = {name: {"0-4": 100, "5-9": 100} for name in ("e=0.1", "e=0.2", "e=0.9")}
 
 
 @pytest.mark.parametrize("name", list_studies())
@@ -46,6 +53,7 @@ def test_studies_that_come_along_are_valid(name: str) -> None:
         ),
         (("target: e=0.9", "target: e=0.9\ntarget: e=0.1"), 4, "the key 'target' is given twice"),
         (("target: e=0.9", "seed: -1"), 3, "seed: input should be greater than or equal to 0, not -1"),
+        (("target: e=0.9", "probes: [clean, clean]"), 3, "the same probe is listed twice"),
         (("target: e=0.9", "probes: [clen]"), 3, "unknown probe 'clen'. Did you mean 'clean'?"),
         (("target: e=0.9", "target: [e=0.9"), 4, "not valid YAML"),
     ],
@@ -75,6 +83,7 @@ def test_what_is_not_a_study_is_refused(tmp_path: Path) -> None:
 
 
 def test_overrides_change_the_study() -> None:
+    assert {m.training["lr"] for m in find_study("quickstart", ["training.lr=1e-2"]).models.values()} == {"1e-2"}
     study = find_study("quickstart", ["models.sees colour.training.steps=7", "seed=3", "data.name=colored-digits"])
     assert study.models["sees colour"].training == {"steps": 7}
     assert study.seed == 3
@@ -135,7 +144,7 @@ def test_the_hash_covers_what_changes_a_number_and_nothing_else() -> None:
     assert hashed(SMALL) == hashed(
         SMALL.replace("model: mlp,", "model: mlp, objective: erm, selection: source-validation,")
     )
-    assert hashed(SMALL) == hashed(SMALL.replace("model: mlp,", "model: {name: mlp, width: 256},"))
+    assert hashed(SMALL) == hashed(SMALL.replace("model: mlp,", "model: {name: mlp, width: '256', gray: false},"))
     others = [SMALL.replace("40", "41"), SMALL + "seed: 1\n", SMALL.replace("model: mlp,", "model: cnn,")]
     assert len({hashed(text) for text in [SMALL, *others]}) == 4
 
@@ -189,27 +198,59 @@ def test_an_unfinished_run_is_not_reported(finished: Path, tmp_path: Path) -> No
 def test_findings_tell_collapse_from_holding(finished: Path) -> None:
     run = open_run(finished)
     table = accuracy_table(run.evidence, ("e=0.1", "e=0.2"), "e=0.9")
-    findings = {row.model: f for row, f in zip(table.rows, shift_findings(table, 2), strict=True)}
+    findings = {row.model: f for row, f in zip(table.rows, shift_findings(table, EVEN), strict=True)}
     assert (findings["colour"].level, findings["colour"].code) == ("fail", "collapse")
     assert findings["gray"].level == "pass"
     swapped = accuracy_table(run.evidence, ("e=0.9",), "e=0.1")
-    assert next(iter(shift_findings(swapped, 2))).code == "holds"
+    assert [finding.code for finding in shift_findings(swapped, EVEN)] == ["not-learned", "holds"]
     alone = accuracy_table(run.evidence, ("e=0.1",), None)
-    assert list(shift_findings(alone, 2)) == []
+    assert [finding.code for finding in shift_findings(alone, EVEN)] == ["no-target", "learned", "learned"]
 
 
 def test_few_samples_decide_nothing(finished: Path) -> None:
     evidence = open_run(finished).evidence
     few = Evidence.of([Evidence(evidence.where(model="gray", domain=d).table.slice(0, 12)) for d in ("e=0.1", "e=0.9")])
     table = accuracy_table(few, ("e=0.1",), "e=0.9")
-    assert next(iter(shift_findings(table, 2))).code == "undecided"
+    assert next(iter(shift_findings(table, EVEN))).code == "undecided"
 
 
-def test_a_class_that_no_source_has_is_a_finding() -> None:
-    labels = {"a": {"cat": 3, "dog": 2}, "b": {"cat": 1, "dog": 0}, "t": {"cat": 2, "dog": 1}}
-    assert list(label_findings(labels, "t")) == []
-    assert [f.code for f in label_findings({**labels, "a": {"cat": 3, "dog": 0}}, "t")] == ["unseen-class"]
-    assert list(label_findings(labels, None)) == []
+def test_a_model_that_learned_nothing_does_not_pass(finished: Path) -> None:
+    evidence = open_run(finished).evidence
+    table = accuracy_table(evidence, ("e=0.1", "e=0.2"), "e=0.9")
+    # nine in ten are of one class: 87 % is worse than always answering that one
+    uneven = {name: {"0-4": 95, "5-9": 5} for name in EVEN}
+    assert [finding.code for finding in shift_findings(table, uneven)] == ["not-learned", "not-learned"]
+
+
+def test_odd_targets_are_findings() -> None:
+    def domain(name: str, labels: list[int], groups: list[str] | None = None) -> Domain:
+        return Domain.from_arrays(name, torch.rand(len(labels), 1, 2, 2), labels, ("cat", "dog"), groups=groups)
+
+    sources = Domains("x", [domain("a", [0, 0, 1], ["p", "q", "r"]), domain("b", [0, 0], ["s", "t"])])
+    assert data_findings(StudyData(sources, domain("t", [0, 1], ["u", "v"]))) == []
+    cats = Domains("x", [domain("b", [0, 0], ["s", "t"])])
+    found = data_findings(StudyData(cats, domain("t", [0, 1], ["s", "v"])))
+    assert [finding.code for finding in found] == ["unseen-class", "shared-groups"]
+    assert data_findings(StudyData(cats, None)) == []
+
+
+def test_paths_in_a_study_start_at_the_study(images: Callable[..., Path], tmp_path: Path) -> None:
+    images(count=3)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "my.yaml").write_text("data: folder:images\ntarget: clinic-b\nmodels: {m: {model: mlp}}\n")
+    os.chdir(tmp_path / "elsewhere")
+    study = find_study("../my.yaml")
+    assert len(load_study_data(study).domains) == 2
+
+
+def test_the_environment_of_the_first_computation_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = parse_study(SMALL, "small", "small")
+    first = run_study(study, tmp_path / "run").record
+    monkeypatch.setattr("shiftproof.studies.run.environment", lambda: {"python": "9"})
+    second = run_study(study, tmp_path / "run").record
+    assert second["environment"] == first["environment"]
+    assert second["later_environments"] == [{"python": "9"}]
+    assert second["fingerprints"] == first["fingerprints"]
 
 
 def test_a_study_without_target(tmp_path: Path) -> None:
@@ -242,7 +283,17 @@ def test_estimates_count_passes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @needs_data
-def test_a_study_on_groups_and_lazy_images(tmp_path: Path) -> None:
+def test_a_study_on_groups(tmp_path: Path) -> None:
+    models = "models:\n  m: {model: cnn, training: {steps: 4, batch: 8, evaluate_every: 4}}\n"
+    run = run_study(parse_study(f"data: colon\ntarget: site-5\n{models}", "s", "s"), tmp_path / "run")
+    assert run.evidence.grouped
+    row = run.content().table().rows[0]
+    assert {estimate.method for estimate in row.accuracy.values()} == {"one-sample bootstrap"}
+    assert "a bootstrap over whole groups" in run.report(["html"])[0].read_text()
+
+
+@needs_data
+def test_a_study_on_lazy_images(tmp_path: Path) -> None:
     models = "models:\n  m: {model: cnn, training: {steps: 4, batch: 8, evaluate_every: 4}}\n"
     text = f"data: {{name: pacs, size: 16}}\ntarget: sketch\n{models}"
     run = run_study(parse_study(text, "s", "s"), tmp_path / "run")

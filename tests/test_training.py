@@ -282,6 +282,7 @@ def test_bad_pairs_and_models_get_a_sentence() -> None:
         ({"seed": 1.5}, "a whole number of at least 0"),
         ({"seed": -1}, "a whole number of at least 0"),
         ({"recipe": 3}, "it should be a Recipe"),
+        ({"recipe": Recipe(steps=0)}, "steps of training is 0"),
         ({"selection": "best"}, "unknown selection 'best'"),
         ({"device": "quantum"}, "can't compute on the device 'quantum'"),
     ]:

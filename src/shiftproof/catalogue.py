@@ -10,7 +10,7 @@ import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from importlib.metadata import entry_points
-from typing import Any, Generic, TypeVar, get_type_hints
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from shiftproof.errors import UnknownName, UsageError
 
@@ -22,7 +22,7 @@ C = TypeVar("C", bound=type)
 
 @dataclass(frozen=True)
 class Entry(Generic[T]):
-    """A registered class with its name and metadata (paper, guarantee, cost)."""
+    """A registered class with its name and metadata (paper, content, cost)."""
 
     name: str
     cls: type[T]
@@ -57,7 +57,7 @@ class Catalogue(Generic[T]):
 
         def enter(cls: C) -> C:
             known = self._entries.get(name)
-            if known is not None and known.cls.__qualname__ != cls.__qualname__:
+            if known is not None and known.cls is not cls:
                 raise UsageError(f"two {self.kind}s are called {name!r}: {known.cls.__module__} and {cls.__module__}")
             self._entries[name] = Entry(name, cls, metadata)
             return cls
@@ -103,7 +103,12 @@ class Catalogue(Generic[T]):
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{self._package}.{module.name}")
         for point in entry_points(group=f"shiftproof.{self._package.rsplit('.', 1)[-1]}"):
-            point.load()
+            try:
+                point.load()
+            except Exception as error:
+                raise UsageError(
+                    f"the plug-in {point.name!r} can't be loaded: {type(error).__name__}: {error}"
+                ) from error
         self._complete = True
 
 
@@ -123,7 +128,7 @@ def checked_options(cls: type, options: Mapping[str, Any], owner: str) -> dict[s
     for option, default in known.items():
         if option in options:
             try:
-                if isinstance(options[option], bool) and hints[option] is not bool:
+                if isinstance(options[option], bool) and bool not in (hints[option], *get_args(hints[option])):
                     raise UsageError(f"{option} of {owner} is {options[option]}; it takes no true or false")
                 checked[option] = TypeAdapter(hints[option]).validate_python(options[option])
             except ValidationError as error:

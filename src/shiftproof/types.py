@@ -77,7 +77,7 @@ class Estimate:
     method: str = ""
 
     def format(self, unit: Callable[[float], str] = "{:.1%}".format) -> str:
-        """The value and its interval as text: '92.1% (86.4%-96.0%)'."""
+        """The value and its interval as text: '92.1% (86.4% to 96.0%)'."""
         return f"{unit(self.value)} ({unit(self.low)} to {unit(self.high)})"
 
 

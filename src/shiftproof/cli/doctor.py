@@ -10,7 +10,7 @@ __all__ = ["command"]
 
 
 def command(json: AsJson = False) -> None:
-    """Check this machine: Python, torch, cores, data, optional parts. Exit 2 if something needed is broken."""
+    """Check this machine: Python, torch, cores, disk, data. Exit 2 if something needed is broken."""
     from shiftproof.studies.doctor import examine
 
     findings = examine()

@@ -10,14 +10,14 @@ from shiftproof.cli.options import AsJson, show_json, show_table
 
 __all__ = ["command"]
 
-KINDS = ("domains", "models", "objectives", "probes", "studies")
+KINDS = ("domains", "models", "objectives", "training", "probes", "studies")
 
 
 def command(
     kind: Annotated[str | None, typer.Argument(help=f"{', '.join(KINDS)}; all if not given.")] = None,
     json: AsJson = False,
 ) -> None:
-    """List data sets, models, objectives, probes and studies by name."""
+    """List data sets, models, objectives, settings of training, probes and studies, with their options."""
     from shiftproof.errors import UnknownName
 
     if kind is not None and kind not in KINDS:
@@ -44,8 +44,12 @@ def _entries(kind: str) -> list[dict[str, Any]]:
         from shiftproof.studies import find_study, list_studies
 
         return [{"name": name, "summary": find_study(name).title} for name in list_studies()]
+    if kind == "training":
+        return _settings()
+    from shiftproof.catalogue import options_of
     from shiftproof.domains import DOMAINS
     from shiftproof.models import MODELS
+    from shiftproof.models.architecture import Front
     from shiftproof.objectives import OBJECTIVES
     from shiftproof.probes import PROBES
 
@@ -54,8 +58,33 @@ def _entries(kind: str) -> list[dict[str, Any]]:
         {
             "name": entry.name,
             "summary": entry.summary,
-            "options": {key: "required" if value is ... else value for key, value in entry.options.items()},
+            "options": {
+                key: "required" if value is ... else value
+                for key, value in {**entry.options, **(options_of(Front) if kind == "models" else {})}.items()
+            },
             "metadata": dict(entry.metadata),
         }
         for entry in catalogues[kind]
+    ]
+
+
+def _settings() -> list[dict[str, Any]]:
+    """What --set training.NAME=VALUE can change; every objective has defaults of its own."""
+    from shiftproof.catalogue import options_of
+    from shiftproof.objectives import Recipe
+    from shiftproof.training.optimisers import OPTIMISERS, SCHEDULES
+
+    meaning = {
+        "optimiser": f"one of {', '.join(OPTIMISERS)}",
+        "lr": "learning rate",
+        "batch": "samples of every source domain in a step",
+        "steps": "how many steps",
+        "schedule": f"of the learning rate: one of {', '.join(SCHEDULES)}",
+        "weight_decay": "pull of the weights towards 0",
+        "momentum": "of sgd",
+        "evaluate_every": "steps between two looks at the validation parts",
+    }
+    return [
+        {"name": f"training.{name}", "summary": meaning[name], "options": {"default": value}}
+        for name, value in options_of(Recipe).items()
     ]

@@ -18,8 +18,7 @@ EXIT_MISTAKE, EXIT_INTERRUPTED = 1, 130
 
 app = typer.Typer(
     name="shiftproof",
-    help="Does your model's robustness, and the guarantee on it, still hold on the domain you ship to?\n\n"
-    "Start with: [bold]shiftproof run quickstart[/bold]",
+    help="Does your model still work on the domain you ship to?\n\nStart with: [bold]shiftproof run quickstart[/bold]",
     no_args_is_help=False,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -23,6 +23,7 @@ __all__ = [
     "Seed",
     "Set",
     "Workers",
+    "accuracy_json",
     "show_accuracy",
     "show_findings",
     "show_json",
@@ -33,7 +34,10 @@ Data = Annotated[str, typer.Option("--data", help="A data set's name, or folder:
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all randomness.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="runs/<name>-<hash>")]
 Set = Annotated[
-    list[str] | None, typer.Option("--set", help="Change an option: --set training.steps=200. May be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--set", help="Change an option, for every model or for one: training.steps=200, models.NAME.model.width=64."
+    ),
 ]
 Workers = Annotated[
     int | None, typer.Option("--workers", min=1, help="Worker processes for long probes.", show_default="one per core")
@@ -50,13 +54,13 @@ def show_json(value: dict[str, Any]) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False))
 
 
-def show_table(header: Iterable[str], rows: Iterable[Iterable[str]], title: str | None = None) -> None:
+def show_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
     """A table on stdout; columns wrap rather than cut."""
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    table = RichTable(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+    table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in header:
         table.add_column(Text(name), overflow="fold")
     for row in rows:
@@ -83,12 +87,23 @@ def show_accuracy(table: Table) -> None:
         shown.add_column("gap\npoints lost", justify="right")
     for row in table.rows:
         cells = [
-            f"{e.value:.1%}\n[dim]{e.low:.1%} to {e.high:.1%}[/]" for e in map(row.accuracy.__getitem__, table.domains)
+            f"{e.value:.1%}\n[dim]{100 * e.low:.1f} to {100 * e.high:.1f}[/]"
+            for e in map(row.accuracy.__getitem__, table.domains)
         ]
         if row.gap is not None:
             cells.append(f"{points(row.gap.value)}\n[dim]{points(row.gap.low)} to {points(row.gap.high)}[/]")
         shown.add_row(escape(row.model), *cells)
     _console().print(shown)
+
+
+def accuracy_json(table: Table) -> dict[str, dict[str, Any]]:
+    """Accuracy, intervals and gaps by model, for --json."""
+    return {
+        "accuracy": {row.model: {d: e.value for d, e in row.accuracy.items()} for row in table.rows},
+        "interval": {row.model: {d: [e.low, e.high] for d, e in row.accuracy.items()} for row in table.rows},
+        "gap": {row.model: None if row.gap is None else row.gap.value for row in table.rows},
+        "gap_interval": {row.model: None if row.gap is None else [row.gap.low, row.gap.high] for row in table.rows},
+    }
 
 
 def show_findings(findings: Iterable[Finding]) -> None:

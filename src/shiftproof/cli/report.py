@@ -21,6 +21,7 @@ def command(
     json: AsJson = False,
 ) -> None:
     """Write a run's report, tables and figures again from its evidence; no model is loaded."""
+    from shiftproof.errors import UsageError
     from shiftproof.execution import check_writable
     from shiftproof.report.page import FORMATS
     from shiftproof.studies import open_run
@@ -29,6 +30,8 @@ def command(
     if out is not None:
         check_writable(out)
     chosen = FORMATS if formats is None else [part.strip() for part in formats.split(",") if part.strip()]
+    if not chosen:
+        raise UsageError(f"--format names no format; known are {', '.join(FORMATS)}")
     written = opened.report(chosen, out)
     if json:
         show_json({"written": [str(path) for path in written]})

@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from shiftproof.cli.options import AsJson, Device, Out, Set, Workers, show_accuracy, show_findings, show_json
+from shiftproof.cli.options import (
+    AsJson,
+    Device,
+    Out,
+    Set,
+    Workers,
+    accuracy_json,
+    show_accuracy,
+    show_findings,
+    show_json,
+)
 
 __all__ = ["command"]
 
@@ -40,8 +50,8 @@ def command(
             {
                 "run": str(run.folder),
                 "report": str(written[0]),
-                "accuracy": {row.model: {name: e.value for name, e in row.accuracy.items()} for row in table.rows},
-                "gap": {row.model: row.gap.value for row in table.rows if row.gap is not None},
+                **accuracy_json(table),
+                "selected": run.record["selected"],
                 "findings": [{"level": f.level, "code": f.code, "message": f.message} for f in findings],
             }
         )

@@ -12,10 +12,10 @@ from shiftproof.cli.options import (
     AsJson,
     Data,
     Device,
-    Out,
     Seed,
     Set,
     Workers,
+    accuracy_json,
     show_accuracy,
     show_findings,
     show_json,
@@ -33,7 +33,9 @@ def command(
     model: Annotated[str, typer.Option("--model", help="mlp, cnn, ..., file:PATH or python:PKG.MOD:FN.")] = "cnn",
     objective: Annotated[str, typer.Option("--objective", help="See: shiftproof ls objectives")] = "erm",
     seed: Seed = 0,
-    out: Out = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the model.", show_default="runs/train-<hash>")
+    ] = None,
     set_: Set = None,
     workers: Workers = None,
     device: Device = "auto",
@@ -49,8 +51,8 @@ def command(
     from shiftproof.execution import check_writable
     from shiftproof.probes import run_probe
     from shiftproof.probes.clean import Clean
-    from shiftproof.report import accuracy_table, label_findings
-    from shiftproof.studies.jobs import digest, load_study_data, resolved, train_to_file
+    from shiftproof.report import accuracy_table, shift_findings
+    from shiftproof.studies.jobs import data_findings, digest, load_study_data, resolved, seen_target, train_to_file
 
     study = _study(data, source, target, model, objective, seed, set_ or [])
     config = resolved(study)
@@ -61,36 +63,32 @@ def command(
         study.models["model"],
         loaded,
         folder / "model.safetensors",
-        folder.with_name(folder.name + ".ckpt"),
+        Path(f"{folder.resolve()}.ckpt"),
         seed=seed,
         data=config["data"],
         device=device,
         progress="lines",
     )
+    count = workers or os.cpu_count() or 1
     with tempfile.TemporaryDirectory() as scratch:
-        store, count = EvidenceStore(Path(scratch)), workers or os.cpu_count() or 1
-        evidence = Evidence.of(
-            [
-                run_probe(Clean(), trained, place, store, model_name=model, seed=seed, workers=count)
-                for place in loaded.measured
-            ]
-        )
-    table = accuracy_table(evidence, loaded.sources.names, target, seed)
+        store = EvidenceStore(Path(scratch))
+        rows = [
+            run_probe(Clean(), trained, place, store, model_name=model, seed=seed, workers=count)
+            for place in loaded.measured
+        ]
+    table = accuracy_table(Evidence.of(rows), loaded.sources.names, target, seed)
+    kept = card["selection"]
     if json:
-        row = table.rows[0]
-        show_json(
-            {
-                "model": str(folder / "model.safetensors"),
-                "accuracy": {name: e.value for name, e in row.accuracy.items()},
-                "interval": {name: [e.low, e.high] for name, e in row.accuracy.items()},
-                "gap": None if row.gap is None else row.gap.value,
-                "selected": card["selection"],
-                "seconds": card["seconds"],
-            }
-        )
+        result = {"model": str(folder / "model.safetensors"), "selected": kept, "seconds": card["seconds"]}
+        show_json(result | {key: value[model] for key, value in accuracy_json(table).items()})
         return
     show_accuracy(table)
-    show_findings(label_findings({domain.name: domain.class_counts for domain in loaded.domains}, target))
+    counts = {domain.name: domain.class_counts for domain in loaded.domains}
+    show_findings([*shift_findings(table, counts), *data_findings(loaded), *seen_target(model, card, target)])
+    accuracy = f"{kept['validation_accuracy']:.1%}"
+    typer.echo(
+        f"\nkept    step {kept['step']} of {card['recipe']['steps']} ({accuracy} on source validation, {kept['rule']})"
+    )
     typer.echo(f"model   {folder / 'model.safetensors'}")
 
 

@@ -120,9 +120,14 @@ class Domain:
         """How many samples each class has."""
         return dict(zip(self.classes, np.bincount(self.labels, minlength=len(self.classes)).tolist(), strict=True))
 
-    def take(self, indices: IntArray) -> tuple[Tensor, Tensor]:
+    def take(self, indices: ArrayLike) -> tuple[Tensor, Tensor]:
         """Inputs and labels at `indices`, as tensors."""
-        return self.inputs.take(indices), torch.from_numpy(self.labels[indices])
+        chosen = np.asarray(indices, np.int64)
+        return self.inputs.take(chosen), torch.from_numpy(self.labels[chosen])
+
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """All inputs and labels, for domains that fit in memory."""
+        return self.take(np.arange(len(self)))
 
     def blocks(self) -> list[IntArray]:
         """All indices in consecutive blocks, small enough that large images do not fill the memory.

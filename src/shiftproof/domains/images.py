@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from shiftproof.errors import DataError
@@ -152,7 +152,10 @@ class FileInputs:
             self.take(np.arange(len(self)))
 
     def _digest(self, name: str) -> bytes:
-        return hashlib.blake2b(self._files.read(name), digest_size=16).digest()
+        try:
+            return hashlib.blake2b(self._files.read(name), digest_size=16).digest()
+        except _UNREADABLE as error:
+            raise DataError(f"can't read the file {self._files.root / name}: {error}") from error
 
     def _decode(self, index: int) -> NDArray[np.generic]:
         name = self._names[index]
@@ -169,11 +172,12 @@ class FileInputs:
 def decode(content: bytes, shape: tuple[int, int, int]) -> NDArray[np.generic]:
     """An image file as channels x height x width: uint8, or float32 in [0, 1] where it has more than 8 bits.
 
-    Pillow reads 16-bit gray at full depth and 16-bit colour at its upper 8 bits.
+    Pillow reads 16-bit gray at full depth and 16-bit colour at its upper 8 bits. Another size is stretched, not
+    cropped; a camera's note that an image lies on its side is obeyed.
     """
     channels, height, width = shape
     with Image.open(io.BytesIO(content)) as file:
-        image: Image.Image = file
+        image: Image.Image = ImageOps.exif_transpose(file)
         if image.mode in _SIXTEEN_BIT:
             values = np.asarray(image)
             if values.min() < 0 or values.max() > 65535:
@@ -215,7 +219,9 @@ def _dimensions(content: bytes) -> tuple[int, int, int]:
     """Channels (1 or 3), height and width of an image file, from its header."""
     with Image.open(io.BytesIO(content)) as image:
         gray = image.mode in {"1", "L", "LA", "F"} | _SIXTEEN_BIT
-        return 1 if gray else 3, image.height, image.width
+        on_its_side = image.getexif().get(ExifTags.Base.Orientation, 1) >= 5
+        height, width = (image.width, image.height) if on_its_side else (image.height, image.width)
+        return 1 if gray else 3, height, width
 
 
 def is_image(name: str) -> bool:

@@ -67,7 +67,7 @@ def index_of_manifest(path: Path) -> Index:
         with path.open(newline="", encoding="utf-8-sig") as file:
             header, *lines = [*csv.reader(file, skipinitialspace=True)] or [[]]
             columns = [name.strip().lower() for name in header]
-            records = [dict(zip(columns, line, strict=False)) for line in lines]
+            records = [dict(zip(columns, map(str.strip, line), strict=False)) for line in lines]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} is not a readable CSV file: {error}") from error
     lacking = [column for column in ("path", "label", "domain") if column not in columns]
@@ -78,6 +78,8 @@ def index_of_manifest(path: Path) -> Index:
     files = Directory(path.parent)
     rows, problems = [], []
     for line, record in enumerate(records, 2):
+        if not any(record.values()):
+            continue
         split = (record.get("split") or "").strip().lower()
         if split and split not in SPLITS:
             problems.append(f"{path}, line {line}: split {split!r} should be train, validation or test")
@@ -97,7 +99,7 @@ def index_of_manifest(path: Path) -> Index:
     repeated = [name for name, times in Counter(row.path for row in rows).items() if times > 1]
     if repeated:
         problems.append(f"{path} lists {len(repeated)} files more than once, such as {repeated[0]}")
-    if not records:
+    if not rows and not problems:
         problems.append(f"{path} lists no image")
     return Index(files, rows, problems)
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from shiftproof.catalogue import Catalogue
 from shiftproof.domains.domain import Domains
-from shiftproof.errors import DataNotFound, UnknownName
+from shiftproof.errors import DataNotFound, UnknownName, UsageError
 
 __all__ = ["DOMAINS", "DataSet", "data_folder", "data_set", "find_file", "load_domains", "look_for"]
 
@@ -41,6 +41,10 @@ def data_set(name: str, options: Mapping[str, Any]) -> DataSet:
     if name.startswith("folder:"):
         return DOMAINS.create("folder", {**options, "path": name.removeprefix("folder:")})
     if name not in DOMAINS or name == "folder":
+        if Path(name).exists():
+            raise UsageError(
+                f"{name!r} is not the name of a data set, but there is such a path: did you mean 'folder:{name}'?"
+            )
         known = [entry.name for entry in DOMAINS if entry.name != "folder"]
         raise UnknownName("data set", name, [*known, "folder:PATH"])
     return DOMAINS.create(name, options)

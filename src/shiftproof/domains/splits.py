@@ -3,6 +3,7 @@
 import hashlib
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shiftproof.domains.domain import Domain
 from shiftproof.errors import DataError
@@ -33,20 +34,35 @@ def held_out(domain: Domain) -> Domain:
 
 def parts(domain: Domain) -> IntArray:
     """For each sample: 0 train, 1 validation, 2 test."""
-    chosen = np.array([_fraction(unit) < VALIDATION_FRACTION for unit in domain.units], np.int64)
     if domain.splits is None:
-        return chosen
+        return _hashed(domain.units)
     marked = domain.splits
     if np.any(marked == "validation"):
         chosen = (marked == "validation").astype(np.int64)
+    else:
+        chosen = np.zeros(len(domain), np.int64)
+        chosen[marked != "test"] = _hashed(domain.units[marked != "test"])
     return np.where(marked == "test", 2, chosen)
+
+
+def _hashed(units: NDArray[np.object_]) -> IntArray:
+    """0 or 1 for each sample by the hash of its unit; of two or more units at least one is on either side."""
+    fractions = np.array([_fraction(unit) for unit in units])
+    if not len(fractions) or fractions.min() == fractions.max():
+        return np.zeros(len(units), np.int64)
+    threshold = min(max(VALIDATION_FRACTION, np.nextafter(fractions.min(), 1)), fractions.max())
+    chosen: IntArray = (fractions < threshold).astype(np.int64)
+    return chosen
 
 
 def _part(domain: Domain, name: str) -> Domain:
     chosen = np.flatnonzero(parts(domain) == ("train", "validation", "test").index(name))
     if not len(chosen):
         groups = "" if domain.groups is None else f" in {len(set(domain.groups.tolist()))} groups"
-        raise DataError(f"domain {domain.name!r} has {len(domain)} samples{groups}: too few, the {name} part is empty")
+        raise DataError(
+            f"domain {domain.name!r} has {len(domain)} samples{groups}: too few, the {name} part is empty; "
+            "add some, or say which is which in the split column of a CSV manifest"
+        )
     return domain.subset(chosen)
 
 

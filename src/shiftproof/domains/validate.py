@@ -73,6 +73,7 @@ def validate(data: str | Domains, progress: Mode = "off", **options: object) -> 
     findings += _leakage_findings(domains, hashes)
     findings += _group_findings(domains)
     summaries = [_summary(domain, len(unreadable[domain.name])) for domain in domains]
+    findings += _part_findings(summaries)
     return Validation(domains.name, summaries, findings)
 
 
@@ -134,18 +135,16 @@ def _class_findings(domains: Domains) -> Iterable[Finding]:
 
 def _leakage_findings(domains: Domains, hashes: dict[str, list[str | None]]) -> Iterable[Finding]:
     """Equal pixels in two domains, or in two parts of one domain: what was trained on is measured again."""
-    places: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
+    places: dict[str, dict[tuple[str, int], str]] = defaultdict(dict)
     for domain in domains:
         for digest, part, sample in zip(hashes[domain.name], parts(domain), domain.ids, strict=True):
             if digest is not None:
-                places[digest].append((domain.name, PARTS[part], str(sample)))
+                places[digest].setdefault((domain.name, int(part)), str(sample))
     leaks: dict[tuple[str, str], list[str]] = defaultdict(list)
     for found in places.values():
-        for (name, part, sample), (other, other_part, other_sample) in combinations(found[:20], 2):
-            if name != other:
-                leaks["across domains", f"{name} and {other}"].append(f"{sample} = {other_sample}")
-            elif part != other_part:
-                leaks[f"across {part} and {other_part}", name].append(f"{sample} = {other_sample}")
+        for ((name, part), sample), ((other, other_part), other_sample) in combinations(sorted(found.items()), 2):
+            where = "across domains" if name != other else f"across {PARTS[part]} and {PARTS[other_part]}"
+            leaks[where, name if name == other else f"{name} and {other}"].append(f"{sample} = {other_sample}")
     for (where, names), examples in leaks.items():
         message = f"{len(examples)} identical images {where} in {names}: {_some(examples)}"
         yield Finding("fail" if where == "across domains" else "warn", "duplicates", message, {"pairs": examples[:100]})
@@ -160,6 +159,14 @@ def _group_findings(domains: Domains) -> Iterable[Finding]:
         if shared:
             message = f"{len(shared)} groups are in both {name!r} and {other!r}: {_some(shared)}"
             yield Finding("warn", "shared-groups", message)
+
+
+def _part_findings(summaries: list[DomainSummary]) -> Iterable[Finding]:
+    for summary in summaries:
+        if not summary.train or not summary.validation:
+            empty = "validation" if summary.train else "train"
+            message = f"the {empty} part of {summary.name!r} is empty: it can be a target, but not a source"
+            yield Finding("warn", "empty-part", message)
 
 
 def _summary(domain: Domain, unreadable: int) -> DomainSummary:

@@ -8,16 +8,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shiftproof.errors import UsageError
-from shiftproof.statistics import Sample, bootstrap_difference, interval
+from shiftproof.statistics import Sample, bootstrap_difference, bootstrap_mean, interval
 from shiftproof.types import Estimate
 
 __all__ = ["accuracy", "gap", "interval"]
 
 
-def accuracy(correct: ArrayLike, level: float = 0.95) -> Estimate:
+def accuracy(correct: ArrayLike, groups: ArrayLike | None = None, level: float = 0.95) -> Estimate:
     """The part of samples that are right, with its Clopper-Pearson interval.
 
-    The interval takes samples as independent; where they come in groups (patients), it is too narrow.
+    That takes samples as independent. Where they come in groups (patients), give them: the interval is then a bootstrap
+    over whole groups.
 
     >>> accuracy([True] * 16 + [False] * 84).format()
     '16.0% (9.4% to 24.7%)'
@@ -25,6 +26,9 @@ def accuracy(correct: ArrayLike, level: float = 0.95) -> Estimate:
     right = np.asarray(correct, bool)
     if not right.size:
         raise UsageError("accuracy needs at least one sample")
+    if groups is not None:
+        sample = Sample(right.astype(np.float64), np.asarray(groups, object))
+        return bootstrap_mean(sample, limits=(0, 1), level=level)
     return interval(int(right.sum()), right.size, level)
 
 

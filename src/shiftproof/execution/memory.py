@@ -20,4 +20,5 @@ def keep_freed_memory() -> bool:
         return False
     library = ctypes.CDLL(None)
     settings = ((_M_MMAP_THRESHOLD, _GIBIBYTE), (_M_TRIM_THRESHOLD, 2 * _GIBIBYTE - 1))
-    return all(bool(library.mallopt(name, value)) for name, value in settings)
+    accepted = [bool(library.mallopt(name, value)) for name, value in settings]
+    return all(accepted)

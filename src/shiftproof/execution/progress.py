@@ -40,9 +40,10 @@ class _Silent:
 
 
 class _Lines:
-    """A line at most every ten seconds, and one at the end if any was due or the work took a while."""
+    """A line every ten seconds at most, and one at the end of work that took longer than a moment."""
 
     EVERY_SECONDS = 10.0
+    MOMENT_SECONDS = 1.0
 
     def __init__(self, label: str, total: int, done: int, stream: TextIO) -> None:
         self._label, self._total, self._stream = label, total, stream
@@ -57,7 +58,8 @@ class _Lines:
             self._speak()
 
     def close(self) -> None:
-        self._speak()
+        if time.monotonic() - self._started >= self.MOMENT_SECONDS:
+            self._speak()
 
     def _speak(self) -> None:
         self._spoke = time.monotonic()

@@ -22,18 +22,22 @@ __all__ = ["file_hash", "fingerprint", "load_weights", "read_weights", "save_mod
 _PICKLE_STARTS = (b"PK", b"\x80")
 
 
-def save_model(model: nn.Module, path: Path | str, card: dict[str, Any]) -> None:
+def save_model(model: nn.Module, path: Path | str, card: dict[str, Any] | None = None) -> None:
     """Write `path` (.safetensors) and the JSON beside it, which holds `card`, the architecture and the weights' hash.
 
     The JSON is written last: a model is there when its JSON is.
     """
     path = Path(path)
+    if path.suffix == ".json":
+        raise ModelError(
+            f"{path} is where the record goes; name the weights, such as {path.with_suffix('.safetensors')}"
+        )
     content = weight_bytes(model)
     architecture = getattr(model, "architecture", None)
     record = {
         "format": "shiftproof-model/1",
         "architecture": None if architecture is None else architecture.as_dict(),
-        **card,
+        **(card or {}),
         "weights": {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()},
     }
     path.with_suffix(".json").unlink(missing_ok=True)

@@ -49,6 +49,8 @@ def check_options(spec: str, options: Mapping[str, Any]) -> None:
     elif spec.startswith("python:"):
         if options:
             raise UsageError(f"{spec} takes no options, but {', '.join(options)} was given")
+    elif spec not in MODELS and Path(spec).exists():
+        raise UsageError(f"{spec!r} is not the name of a model, but there is such a path: did you mean 'file:{spec}'?")
     elif spec not in MODELS:
         raise UnknownName("model", spec, [*(entry.name for entry in MODELS), "file:PATH", "python:PKG.MOD:FN"])
     else:

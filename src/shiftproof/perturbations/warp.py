@@ -17,7 +17,11 @@ def rotate(images: Tensor, degrees: float) -> Tensor:
     True
     """
     angle = math.radians(degrees)
-    matrix = torch.tensor([[math.cos(angle), -math.sin(angle), 0.0], [math.sin(angle), math.cos(angle), 0.0]])
+    height, width = images.shape[-2:]
+    # coordinates run from -1 to 1 along both sides: in an oblong image the two units differ
+    aspect = max(height - 1, 1) / max(width - 1, 1)
+    cosine, sine = math.cos(angle), math.sin(angle)
+    matrix = torch.tensor([[cosine, -sine * aspect, 0.0], [sine / aspect, cosine, 0.0]])
     matrix = matrix.to(images).expand(len(images), 2, 3)
     # align_corners on both sides: without it a zero angle is not the identity
     grid = F.affine_grid(matrix, list(images.shape), align_corners=True)

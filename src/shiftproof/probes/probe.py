@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from shiftproof.catalogue import Catalogue
+from shiftproof.catalogue import Catalogue, options_of
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError
 from shiftproof.evidence import SCHEMA, Evidence, EvidenceStore
@@ -51,7 +51,8 @@ def run_probe(
 ) -> Evidence:
     """Measure every sample of `domain`; what an earlier, killed run has done is not done again."""
     name = PROBES.name_of(probe)
-    path = store.path(model_name, domain.name, name)
+    options = {option: getattr(probe, option) for option in options_of(type(probe))}
+    path = store.path(model_name, domain.name, f"{name} {options}" if options else name)
     identity = {
         "probe": repr(probe),
         "weights": fingerprint(model),

@@ -27,7 +27,10 @@ def accuracy_chart(table: Table, classes: int) -> dict[str, Any]:
         x=alt.X("domain:N", sort=order, title=None, axis=alt.Axis(labelAngle=0, labelPadding=8, labelLimit=180)),
         xOffset=alt.XOffset("model:N", sort=models),
         color=alt.Color(
-            "model:N", sort=models, scale=alt.Scale(range=PALETTE), legend=alt.Legend(title=None, orient="top")
+            "model:N",
+            sort=models,
+            scale=alt.Scale(range=PALETTE),
+            legend=alt.Legend(title=None, orient="top", labelLimit=0, columns=4),
         ),
     )
     dots = base.mark_circle(size=90, opacity=1).encode(

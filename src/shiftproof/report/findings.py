@@ -2,42 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
 
 from shiftproof.report.tables import Row, Table, points
 from shiftproof.types import Finding
 
-__all__ = ["label_findings", "shift_findings"]
+__all__ = ["shift_findings"]
 
 TELLING = 0.10
 """A gap of this size should not stay hidden in an interval: a wider one decides nothing."""
 
 
-def shift_findings(table: Table, classes: int) -> Iterator[Finding]:
-    """One finding a model: does its accuracy survive the shift? Without a target there is nothing to say."""
+def shift_findings(table: Table, labels: Mapping[str, Mapping[str, int]]) -> Iterator[Finding]:
+    """One finding a model: does its accuracy survive the shift? `labels` counts the classes of every domain."""
+    if table.target is None:
+        yield Finding(
+            "warn", "no-target", "no domain was left out: nothing is known of a domain that was not trained on"
+        )
     for row in table.rows:
-        if table.target is not None and row.gap is not None:
-            yield _finding(row, table, table.target, 1 / classes)
+        yield _finding(row, table, labels)
 
 
-def label_findings(labels: Mapping[str, Mapping[str, int]], target: str | None) -> Iterator[Finding]:
-    """Classes of the target that no source has; `labels` counts the samples of each class in each domain."""
-    for label, count in labels.get(target or "", {}).items():
-        if count and not any(counts[label] for domain, counts in labels.items() if domain != target):
-            yield Finding("warn", "unseen-class", f"class {label!r} of {target} is in no source: no model can learn it")
-
-
-def _finding(row: Row, table: Table, target: str, guessing: float) -> Finding:
-    assert row.gap is not None
-    gap, there = row.gap, row.accuracy[target]
+def _finding(row: Row, table: Table, labels: Mapping[str, Mapping[str, int]]) -> Finding:
     here = mean(row.accuracy[source].value for source in table.sources)
-    measured = f"{row.model}: {here:.0%} on the domains it was trained on, {there.value:.0%} on {target}"
+    if all(row.accuracy[source].low <= _constant(source, table.sources, labels) for source in table.sources):
+        message = f"{row.model}: {here:.0%} on the domains it was trained on is not better than one answer for all"
+        return Finding("warn", "not-learned", message)
+    if table.target is None or row.gap is None:
+        return Finding("pass", "learned", f"{row.model}: {here:.0%} on the domains it was trained on")
+    gap, there, guessing = row.gap, row.accuracy[table.target], 1 / len(labels[table.target])
+    measured = f"{row.model}: {here:.0%} on the domains it was trained on, {there.value:.0%} on {table.target}"
     size = f"{points(gap.value).lstrip('+')} points ({points(gap.low)} to {points(gap.high)})"
     if gap.low > 0 and there.high < guessing:
         return Finding("fail", "collapse", f"{measured}: it loses {size} and is worse than guessing ({guessing:.0%})")
     if gap.low > 0:
         return Finding("warn", "gap", f"{measured}: it loses {size}")
     if gap.high > TELLING:
-        return Finding("warn", "undecided", f"{measured}: too few samples to tell, the gap is {size}")
+        unit = "groups" if "bootstrap" in there.method else "samples"
+        return Finding("warn", "undecided", f"{measured}: too few {unit} to tell, the gap is {size}")
     return Finding("pass", "holds", f"{measured}: no loss is measurable, the gap is {size}")
+
+
+def _constant(domain: str, sources: Sequence[str], labels: Mapping[str, Mapping[str, int]]) -> float:
+    """How often the sources' commonest class is right on a domain."""
+    commonest = max(labels[domain], key=lambda label: sum(labels[source][label] for source in sources))
+    return labels[domain][commonest] / sum(labels[domain].values())

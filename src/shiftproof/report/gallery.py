@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 
 from shiftproof.domains import Domain
 
@@ -22,9 +22,9 @@ def contact_sheet(domain: Domain) -> bytes:
     """A PNG: a row for each of the first classes with its first samples; two channels are shown as red and green."""
     rows = []
     for label in range(min(CLASSES, len(domain.classes))):
+        # a class that the domain lacks has an empty row, so that rows mean the same in every domain
         indices = np.flatnonzero(domain.labels == label)[:COLUMNS]
-        if len(indices):
-            rows.append([_tile(image) for image in domain.inputs.take(indices).numpy()])
+        rows.append([_tile(image) for image in domain.inputs.take(indices).numpy()])
     step = TILE + GAP
     sheet = Image.new("RGB", (COLUMNS * step - GAP, max(1, len(rows)) * step - GAP), "white")
     for y, row in enumerate(rows):
@@ -43,4 +43,4 @@ def _tile(image: NDArray[np.float32]) -> Image.Image:
         pixels = np.concatenate([pixels, np.zeros_like(pixels[:1])])
     whole = Image.fromarray(np.ascontiguousarray(pixels[:3].transpose(1, 2, 0)))
     small = max(whole.size) < TILE
-    return whole.resize((TILE, TILE), Image.Resampling.NEAREST if small else Image.Resampling.LANCZOS)
+    return ImageOps.pad(whole, (TILE, TILE), Image.Resampling.NEAREST if small else Image.Resampling.LANCZOS)

@@ -15,7 +15,7 @@ from shiftproof.errors import UnknownName
 from shiftproof.evidence import Evidence
 from shiftproof.execution import write_atomically
 from shiftproof.report.chart import accuracy_chart, chart_png, chart_svg
-from shiftproof.report.findings import label_findings, shift_findings
+from shiftproof.report.findings import shift_findings
 from shiftproof.report.tables import Table, accuracy_table, points
 from shiftproof.types import Finding
 
@@ -38,6 +38,7 @@ class Report:
     sheets: Mapping[str, Path]
     facts: Mapping[str, str]
     labels: Mapping[str, Mapping[str, int]]
+    notes: Sequence[Finding]
     seed: int
 
     def table(self) -> Table:
@@ -46,7 +47,7 @@ class Report:
 
     def findings(self, table: Table) -> list[Finding]:
         """What a reader should take away."""
-        return [*shift_findings(table, len(self.classes)), *label_findings(self.labels, self.target)]
+        return [*shift_findings(table, self.labels), *self.notes]
 
 
 def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
@@ -80,7 +81,6 @@ def _page(report: Report, table: Table, chart: dict[str, Any]) -> str:
     return environment.get_template("page.html.j2").render(
         report=report,
         table=table,
-        grouped=report.evidence.grouped,
         findings=report.findings(table),
         chart=Markup(chart_svg(chart)),
         images={name: base64.b64encode(path.read_bytes()).decode() for name, path in report.sheets.items()},

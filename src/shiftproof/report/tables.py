@@ -88,7 +88,10 @@ def accuracy_table(evidence: Evidence, sources: Sequence[str], target: str | Non
         of_domain = {
             domain: clean.where(model=model, domain=domain) for domain in (*sources, *([target] if target else []))
         }
-        accuracy = {domain: metrics.accuracy(rows_["correct"]) for domain, rows_ in of_domain.items()}
+        accuracy = {
+            domain: metrics.accuracy(rows_["correct"], rows_["group"] if rows_.grouped else None)
+            for domain, rows_ in of_domain.items()
+        }
         gap = None
         if target is not None:
             gap = metrics.gap([of_domain[source].sample() for source in sources], of_domain[target].sample(), seed)

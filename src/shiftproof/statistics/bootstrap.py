@@ -12,7 +12,7 @@ from shiftproof.errors import UsageError
 from shiftproof.rng import numpy_generator
 from shiftproof.types import Estimate, FloatArray
 
-__all__ = ["Sample", "bootstrap_difference"]
+__all__ = ["Sample", "bootstrap_difference", "bootstrap_mean"]
 
 _CHUNK_CELLS = 4_000_000
 
@@ -62,9 +62,34 @@ def bootstrap_difference(
     1.0
     """
     samples = [*plus, *minus]
-    if not plus or not minus or any(len(sample.values) == 0 for sample in samples):
+    if not plus or not minus:
         raise UsageError("a difference needs at least one value on each side")
     weights = np.array([1 / len(plus)] * len(plus) + [-1 / len(minus)] * len(minus))
+    return _bootstrap(samples, weights, seed, limits, resamples, level)
+
+
+def bootstrap_mean(
+    sample: Sample,
+    seed: int = 0,
+    *,
+    limits: tuple[float, float] | None = None,
+    resamples: int = 2_000,
+    level: float = 0.95,
+) -> Estimate:
+    """The mean of one sample with a percentile interval over its units; `limits` as in `bootstrap_difference`."""
+    return _bootstrap([sample], np.ones(1), seed, limits, resamples, level)
+
+
+def _bootstrap(
+    samples: list[Sample],
+    weights: FloatArray,
+    seed: int,
+    limits: tuple[float, float] | None,
+    resamples: int,
+    level: float,
+) -> Estimate:
+    if any(len(sample.values) == 0 for sample in samples):
+        raise UsageError("a bootstrap needs at least one value in every sample")
     strata = _strata(samples)
     paired = any(np.count_nonzero(stratum.counts.sum(0)) > 1 for stratum in strata)
     if limits is not None:
@@ -73,7 +98,8 @@ def bootstrap_difference(
     low, high = np.quantile(means @ weights, [(1 - level) / 2, (1 + level) / 2])
     value = float(np.array([sample.values.mean() for sample in samples]) @ weights)
     n = sum(len(sample.values) for sample in samples)
-    method = f"{'paired' if paired else 'two-sample'} bootstrap"
+    kind = "one-sample" if len(samples) == 1 else "paired" if paired else "two-sample"
+    method = f"{kind} bootstrap"
     return Estimate(value, min(float(low), value), max(float(high), value), n, level, method)
 
 

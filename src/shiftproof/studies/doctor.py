@@ -17,19 +17,12 @@ from shiftproof.types import Finding
 
 __all__ = ["examine"]
 
-EXTRAS = {
-    "text": "transformers",
-    "attack": "pyautoattack",
-    "distributed": "ray",
-    "fast": "openvino",
-    "ui": "fastapi",
-}
 LOW_DISK_BYTES = 1 << 30
 
 
 def examine() -> list[Finding]:
     """Findings about Python, packages, cores, disk and data."""
-    return [*_python(), *_packages(), *_torch(), *_folders(), *_extras()]
+    return [*_python(), *_packages(), *_torch(), *_folders()]
 
 
 def _python() -> Iterator[Finding]:
@@ -86,10 +79,3 @@ def _folders() -> Iterator[Finding]:
         yield Finding("pass", "writable", "runs can be written in the current folder")
     except StorageError as error:
         yield Finding("warn", "writable", str(error))
-
-
-def _extras() -> Iterator[Finding]:
-    for extra, module in EXTRAS.items():
-        there = importlib.util.find_spec(module) is not None
-        state = "installed" if there else f"not installed; pip install 'shiftproof[{extra}]' adds it"
-        yield Finding("pass", f"extra-{extra}", f"optional part {extra}: {state}")

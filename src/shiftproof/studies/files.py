@@ -10,7 +10,10 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from shiftproof.catalogue import options_of
 from shiftproof.errors import StudyError, UnknownName, UsageError, suggestion
+from shiftproof.models.architecture import Front
+from shiftproof.objectives import Recipe
 from shiftproof.studies.check import check_names
 from shiftproof.studies.schema import ModelSpec, Study
 
@@ -35,12 +38,13 @@ def find_study(name: str, overrides: Iterable[str] = ()) -> Study:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise StudyError(f"can't read the study {path}: {getattr(error, 'strerror', None) or error}") from error
-    shown = f"study {name}" if name in known else str(path)
-    return parse_study(text, shown, path.stem, overrides)
+    if name in known:
+        return parse_study(text, f"study {name}", path.stem, overrides)
+    return parse_study(text, str(path), path.stem, overrides, path.parent)
 
 
-def parse_study(text: str, shown: str, name: str, overrides: Iterable[str] = ()) -> Study:
-    """A study from YAML; `shown` is what errors call the file."""
+def parse_study(text: str, shown: str, name: str, overrides: Iterable[str] = (), base: Path | None = None) -> Study:
+    """A study from YAML; `shown` is what errors call the file, and paths in it start at `base`."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         document = yaml.safe_load(text)
@@ -51,8 +55,9 @@ def parse_study(text: str, shown: str, name: str, overrides: Iterable[str] = ())
     if not isinstance(document, dict):
         raise StudyError(f"{shown}: a study is a mapping of keys to values; see 'shiftproof ls studies' for examples")
     lines = _lines(root, shown)
+    _start_paths_at(base or Path(), document)
     for override in overrides:
-        apply_override(document, override)
+        _override_all_models(document, override)
     document.setdefault("name", name)
     return validated(document, shown, lines)
 
@@ -90,6 +95,37 @@ def apply_override(document: dict[str, Any], override: str) -> None:
     here[keys[-1]] = value
 
 
+def _override_all_models(document: dict[str, Any], override: str) -> None:
+    """`training.steps=50` is for every model; anything else says from the top where it goes."""
+    models = document.get("models")
+    of_models = set(ModelSpec.model_fields) - set(Study.model_fields)
+    if override.split("=")[0].split(".")[0] in of_models and isinstance(models, dict):
+        for spec in models.values():
+            if isinstance(spec, dict):
+                apply_override(spec, override)
+    else:
+        apply_override(document, override)
+
+
+def _start_paths_at(base: Path, document: dict[str, Any]) -> None:
+    """Relative paths of folder: and file: mean a place beside the study, wherever it is run from."""
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {**value, "name": moved(value.get("name"))} if "name" in value else value
+        for kind in ("folder:", "file:"):
+            if isinstance(value, str) and value.startswith(kind):
+                return f"{kind}{base / value.removeprefix(kind)}"
+        return value
+
+    if "data" in document:
+        document["data"] = moved(document["data"])
+    models = document.get("models")
+    for spec in models.values() if isinstance(models, dict) else ():
+        if isinstance(spec, dict) and "model" in spec:
+            spec["model"] = moved(spec["model"])
+
+
 def _lines(root: yaml.Node | None, shown: str) -> dict[Location, int]:
     """The line of every key; a key given twice is an error, because YAML would forget the first in silence."""
     lines: dict[Location, int] = {}
@@ -121,7 +157,9 @@ def _sentence(location: Location, details: Any, shown: str, lines: dict[Location
     place, key = _place(location, shown, lines), str(location[-1]) if location else ""
     dotted = ".".join(str(part) for part in location)
     if details["type"] == "extra_forbidden":
-        return f"{place}: unknown key {key!r}. {suggestion(key, _keys_at(location[:-1]))}"
+        inner = {**dict.fromkeys(options_of(Recipe), "training"), **dict.fromkeys(options_of(Front), "model")}
+        hint = f"Did you mean '{inner[key]}.{key}'?" if key in inner else suggestion(key, _keys_at(location[:-1]))
+        return f"{place}: unknown key {key!r}. {hint}"
     if details["type"] == "missing":
         return f"{place}: the key {dotted!r} is missing"
     return f"{place}: {dotted}: {details['msg'][0].lower() + details['msg'][1:]}, not {details['input']!r}"

@@ -11,19 +11,22 @@ from typing import Any
 
 from torch import nn
 
-from shiftproof.catalogue import Catalogue, options_of
-from shiftproof.domains import DOMAINS, Domain, Domains, held_out, load_domains
+from shiftproof.catalogue import options_of
+from shiftproof.domains import Domain, Domains, held_out, load_domains
+from shiftproof.domains.registry import data_set
 from shiftproof.errors import StorageError, UsageError
 from shiftproof.execution import Mode
 from shiftproof.models import MODELS, load_model, read_card, save_model
+from shiftproof.models.architecture import split_options
 from shiftproof.models.files import file_hash
 from shiftproof.models.load import model_path
 from shiftproof.objectives import OBJECTIVES, Objective, Recipe
 from shiftproof.studies.environment import environment
 from shiftproof.studies.schema import Choice, ModelSpec, Study
 from shiftproof.training import Fit, train
+from shiftproof.types import Finding
 
-__all__ = ["StudyData", "digest", "load_study_data", "resolved", "train_to_file"]
+__all__ = ["StudyData", "data_findings", "digest", "load_study_data", "resolved", "seen_target", "train_to_file"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +66,7 @@ def load_study_data(study: Study) -> StudyData:
 def resolved(study: Study) -> dict[str, Any]:
     """Everything asked for that can change a number, with all defaults written out."""
     return {
-        "data": _choice(DOMAINS, study.data) if study.data.name in DOMAINS else study.data.model_dump(),
+        "data": _data(study.data),
         "source": None if study.source is None else sorted(study.source),
         "target": study.target,
         "seed": study.seed,
@@ -76,7 +79,7 @@ def resolved_model(spec: ModelSpec, seed: int) -> dict[str, Any]:
     """One model of a study, with all defaults written out."""
     objective, recipe = _objective(spec)
     return {
-        "model": _choice(MODELS, spec.model) if spec.model.name in MODELS else _given(spec.model),
+        "model": _network(spec.model) if spec.model.name in MODELS else _given(spec.model),
         "objective": {"name": spec.objective.name, **_fields(objective)},
         "recipe": asdict(recipe),
         "selection": spec.selection or objective.selection,
@@ -116,9 +119,10 @@ def train_to_file(
         if card.get("request") != digest(request):
             raise StorageError(
                 f"{path} holds a model that was trained otherwise ({card.get('objective', {}).get('name')} on "
-                f"{', '.join(card.get('sources', []))}, seed {card.get('seed')}); choose another --out, or remove it"
+                f"{', '.join(card.get('sources', []))}, seed {card.get('seed')}); choose another --out, "
+                f"or remove it and {checkpoint.name}"
             )
-        return load_model(f"file:{path}", sources), card
+        return _reload(spec, sources, path), card
     chosen_seed = seed if spec.seed is None else spec.seed
     model = load_model(spec.model.name, sources, seed=chosen_seed, **spec.model.options)
     objective, recipe = _objective(spec)
@@ -134,11 +138,60 @@ def train_to_file(
         progress=progress,
         label=label,
     )
-    save_model(fit.model.cpu(), path, {**_card(fit, sources, target, request), "request": digest(request)})
-    return fit.model, read_card(path)
+    card = {**_card(fit, sources, request), "initial": _initial(spec.model), "request": digest(request)}
+    save_model(fit.model.cpu(), path, card)
+    # measured is what the file holds, so that a resumed run measures the same
+    return _reload(spec, sources, path), read_card(path)
 
 
-def _card(fit: Fit, sources: Domains, target: Domain | None, request: dict[str, Any]) -> dict[str, Any]:
+def seen_domains(card: dict[str, Any]) -> set[str]:
+    """Domains that a model was trained on, or the one that it started from, on the same data set."""
+    initial = card.get("initial") or {}
+    return {*card.get("sources", []), *(initial.get("seen", []) if initial.get("data") == card.get("data") else [])}
+
+
+def data_findings(data: StudyData) -> list[Finding]:
+    """What is odd about the target before anything is measured: classes and groups."""
+    if data.target is None:
+        return []
+    name, findings = data.target.name, []
+    for label, count in data.target.class_counts.items():
+        if count and not any(source.class_counts[label] for source in data.sources):
+            message = f"class {label!r} of {name} is in no source: no model can learn it"
+            findings.append(Finding("warn", "unseen-class", message))
+    groups = [] if data.target.groups is None else data.target.groups.tolist()
+    shared = {g for source in data.sources if source.groups is not None for g in source.groups} & set(groups)
+    if shared:
+        message = f"{len(shared)} groups of {name} are in a source too, such as {min(shared)}: {name} is not all unseen"
+        findings.append(Finding("warn", "shared-groups", message))
+    return findings
+
+
+def seen_target(name: str, card: dict[str, Any], target: str | None) -> list[Finding]:
+    """Whether a model, or the one that it started from, was trained on the target."""
+    if target not in seen_domains(card):
+        return []
+    message = f"{name} started from a model that was trained on {target}, which is not unseen then"
+    return [Finding("warn", "target-seen", message)]
+
+
+def _reload(spec: ModelSpec, sources: Domains, path: Path) -> nn.Module:
+    # code that the user named in this very study may be run again; code that a file names may not
+    named = spec.model.options.get("architecture", spec.model.name)
+    options = {"architecture": named} if named.startswith("python:") else {}
+    return load_model(f"file:{path}", sources, **options)
+
+
+def _initial(choice: Choice) -> dict[str, Any] | None:
+    """Where a model that started from a file comes from: the file, and the domains that it has seen."""
+    if not choice.name.startswith("file:"):
+        return None
+    path = model_path(choice.name)
+    card = read_card(path) if path.with_suffix(".json").is_file() else {}
+    return {**_given(choice), "data": card.get("data"), "seen": sorted(seen_domains(card))}
+
+
+def _card(fit: Fit, sources: Domains, request: dict[str, Any]) -> dict[str, Any]:
     return {
         "classes": list(sources.classes),
         "data": request["data"],
@@ -161,8 +214,14 @@ def _objective(spec: ModelSpec) -> tuple[Objective, Recipe]:
     return objective, objective.recipe.override(spec.training)
 
 
-def _choice(catalogue: Catalogue[Any], choice: Choice) -> dict[str, Any]:
-    return {"name": choice.name, **catalogue[choice.name].options, **choice.options}
+def _data(choice: Choice) -> dict[str, Any]:
+    chosen = data_set(choice.name, choice.options)
+    return {"name": choice.name, **{name: getattr(chosen, name) for name in options_of(type(chosen))}}
+
+
+def _network(choice: Choice) -> dict[str, Any]:
+    front, own = split_options(choice.name, choice.options)
+    return {"name": choice.name, **MODELS[choice.name].options, **own, **asdict(front)}
 
 
 def _given(choice: Choice) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,17 @@ from shiftproof.report.gallery import contact_sheet
 from shiftproof.report.page import FORMATS
 from shiftproof.studies.environment import environment
 from shiftproof.studies.files import validated
-from shiftproof.studies.jobs import StudyData, digest, load_study_data, resolved, train_to_file
+from shiftproof.studies.jobs import (
+    StudyData,
+    data_findings,
+    digest,
+    load_study_data,
+    resolved,
+    seen_target,
+    train_to_file,
+)
 from shiftproof.studies.schema import Study
+from shiftproof.types import Finding
 
 __all__ = ["Run", "open_run", "run_study"]
 
@@ -49,7 +58,10 @@ class Run:
         facts = {
             "study": f"{study.name}, seed {study.seed}, hash {record['hash']}",
             "data": f"{study.data.name}; trained on {', '.join(record['sources'])}; left out: {study.target or '-'}",
-            **{f"model {name}": _describe(config) for name, config in record["config"]["models"].items()},
+            **{
+                f"model {name}": _describe(config, record["selected"][name])
+                for name, config in record["config"]["models"].items()
+            },
             "split": record["protocol"]["split"],
             "computed with": f"Python {record['environment']['python']}, {packages}",
             "on": machine,
@@ -66,6 +78,7 @@ class Run:
             sheets={name: path for name, path in sheets.items() if path.is_file()},
             facts=facts,
             labels=record["labels"],
+            notes=[Finding(**finding) for finding in record["findings"]],
             seed=study.seed,
         )
 
@@ -82,7 +95,7 @@ def run_study(
         record = _start_or_continue(folder, _record(study, config, data))
         for domain in data.domains:
             write_atomically(_sheet(folder, domain.name), contact_sheet(domain))
-        models = {
+        trained = {
             name: train_to_file(
                 spec,
                 data,
@@ -93,10 +106,13 @@ def run_study(
                 device=device,
                 progress=progress,
                 label=f"training {name}",
-            )[0]
+            )
             for name, spec in study.models.items()
         }
-        record["fingerprints"]["weights"] = {name: fingerprint(model) for name, model in models.items()}
+        record["fingerprints"]["weights"] = {name: fingerprint(model) for name, (model, _) in trained.items()}
+        record["selected"] = {name: card["selection"] for name, (_, card) in trained.items()}
+        seen = [finding for name, (_, card) in trained.items() for finding in seen_target(name, card, study.target)]
+        record["findings"] = [asdict(finding) for finding in [*data_findings(data), *seen]]
         write_json(folder / "run.json", record)
         store = EvidenceStore(folder / "evidence")
         evidence = [
@@ -110,7 +126,7 @@ def run_study(
                 workers=workers,
                 progress=progress,
             )
-            for name, model in models.items()
+            for name, (model, _) in trained.items()
             for choice in study.probes
             for domain in data.measured
         ]
@@ -142,6 +158,8 @@ def _record(study: Study, config: dict[str, Any], data: StudyData) -> dict[str, 
         "sources": list(data.sources.names),
         "classes": list(data.sources.classes),
         "labels": {domain.name: domain.class_counts for domain in data.domains},
+        "selected": {},
+        "findings": [],
         "protocol": {
             "split": "by hash of group or sample id, 20 % validation",
             "source rows": "held out: test rows where the data set has them, else the validation part",
@@ -149,6 +167,7 @@ def _record(study: Study, config: dict[str, Any], data: StudyData) -> dict[str, 
         },
         "fingerprints": {"data": {domain.name: domain.fingerprint for domain in data.domains}, "weights": {}},
         "environment": environment(),
+        "later_environments": [],
     }
 
 
@@ -159,6 +178,10 @@ def _start_or_continue(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
             raise UsageError(f"{folder} holds a run of another study or other settings; choose another --out")
         if before["fingerprints"]["data"] != record["fingerprints"]["data"]:
             raise DataError(f"the data has changed since the run in {folder} was started; choose another --out")
+        # what was computed keeps the record of what it was computed with
+        known = [before["environment"], *before["later_environments"]]
+        later = [] if record["environment"] in known else [record["environment"]]
+        return {**before, "later_environments": [*before["later_environments"], *later]}
     write_json(folder / "run.json", record)
     return record
 
@@ -167,10 +190,10 @@ def _sheet(folder: Path, domain: str) -> Path:
     return folder / "figures" / f"samples-{slug(domain)}.png"
 
 
-def _describe(config: dict[str, Any]) -> str:
+def _describe(config: dict[str, Any], selected: dict[str, Any]) -> str:
     recipe = config["recipe"]
     network = ", ".join([config["model"]["name"], *(f"{k}={v}" for k, v in config["model"].items() if k != "name")])
     return (
         f"{network}; {config['objective']['name']}, {recipe['optimiser']} lr {recipe['lr']:g}, {recipe['steps']} steps "
-        f"of {recipe['batch']} samples a domain; weights selected by {config['selection']}"
+        f"of {recipe['batch']} samples a domain; kept step {selected['step']} by {selected['rule']}"
     )

@@ -58,6 +58,18 @@ class Study(BaseModel):
     models: dict[str, ModelSpec] = Field(min_length=1)
     probes: tuple[Choice, ...] = Field(default=(Choice(name="clean"),), min_length=1)
 
+    @field_validator("probes")
+    @classmethod
+    def _each_once(cls, value: tuple[Choice, ...]) -> tuple[Choice, ...]:
+        if len({repr(probe) for probe in value}) != len(value):
+            raise ValueError("the same probe is listed twice")
+        return value
+
+    @field_validator("target", mode="before")
+    @classmethod
+    def _from_number(cls, value: Any) -> Any:
+        return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
     @field_validator("source", mode="before")
     @classmethod
     def _from_commas(cls, value: Any) -> Any:

@@ -22,7 +22,7 @@ def check_arguments(objective: object, seed: object, recipe: object, selection: 
     """Whether the arguments of a call are of the kinds that they should be."""
     if isinstance(objective, type | str) or not hasattr(objective, "loss"):
         raise UsageError(f"the objective is {objective!r}; it should be an object such as sp.objectives.ERM()")
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise UsageError(f"the seed is {seed!r}; it should be a whole number of at least 0")
     if recipe is not None and not isinstance(recipe, Recipe | Mapping):
         raise UsageError(f"the recipe is {recipe!r}; it should be a Recipe, or changes to one such as {{'steps': 200}}")

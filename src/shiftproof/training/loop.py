@@ -53,7 +53,8 @@ def train(
     """
     objective = ERM() if objective is None else objective
     check_arguments(objective, seed, recipe, selection)
-    recipe = objective.recipe.override(recipe) if isinstance(recipe, Mapping) else recipe or objective.recipe
+    changes = vars(recipe) if isinstance(recipe, Recipe) else recipe or {}
+    recipe, seed = objective.recipe.override(changes), int(seed)
     rule = selection or objective.selection
     checkpoint = None if checkpoint is None else Path(checkpoint)
     domains = checked_sources(model, sources)
@@ -84,9 +85,10 @@ def train(
                 _evaluate(state, model, validation, rule)
             bar.advance(note=_note(state, loss))
             if checkpoint is not None and (state.step == recipe.steps or clock.due()):
-                state.model, state.optimiser = model.state_dict(), optimiser.state_dict()
-                state.seconds = clock.seconds()
-                write_checkpoint(checkpoint, state)
+                with clock.saving():
+                    state.model, state.optimiser = model.state_dict(), optimiser.state_dict()
+                    state.seconds = clock.seconds()
+                    write_checkpoint(checkpoint, state)
     last = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
     model.load_state_dict(state.best)
     model.eval()
