@@ -77,7 +77,7 @@ def _page(report: Report, table: Table, chart: dict[str, Any]) -> str:
     environment = Environment(
         loader=PackageLoader("shiftproof.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    environment.filters |= {"percent": "{:.1%}".format, "points": points}
+    environment.filters |= {"percent": "{:.1%}".format, "points": points, "figure": lambda value: f"{100 * value:.1f}"}
     return environment.get_template("page.html.j2").render(
         report=report,
         table=table,
