@@ -14,8 +14,8 @@ from shiftproof.errors import DataError, StudyError, UnknownName, UsageError
 from shiftproof.evidence import Evidence
 from shiftproof.report import accuracy_table, shift_findings
 from shiftproof.studies import find_study, list_studies, open_run, parse_study, run_study
+from shiftproof.studies.data import StudyData, data_findings, load_study_data
 from shiftproof.studies.estimate import estimate_study
-from shiftproof.studies.jobs import StudyData, data_findings, load_study_data
 
 SMALL = """
 data: colored-digits

@@ -52,7 +52,8 @@ def command(
     from shiftproof.probes import run_probe
     from shiftproof.probes.clean import Clean
     from shiftproof.report import accuracy_table, shift_findings
-    from shiftproof.studies.jobs import data_findings, digest, load_study_data, resolved, seen_target, train_to_file
+    from shiftproof.studies.data import data_findings, load_study_data
+    from shiftproof.studies.jobs import digest, resolved, seen_target, train_to_file
 
     study = _study(data, source, target, model, objective, seed, set_ or [])
     config = resolved(study)

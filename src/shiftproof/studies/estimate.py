@@ -11,7 +11,7 @@ from shiftproof.execution import single_threaded
 from shiftproof.models import load_model
 from shiftproof.objectives import OBJECTIVES
 from shiftproof.probes import PROBES
-from shiftproof.studies.jobs import StudyData, load_study_data
+from shiftproof.studies.data import StudyData, load_study_data
 from shiftproof.studies.schema import ModelSpec, Study
 from shiftproof.training import train
 from shiftproof.training.selection import validation_accuracy

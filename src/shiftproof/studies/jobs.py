@@ -5,62 +5,29 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from shiftproof.catalogue import options_of
-from shiftproof.domains import Domain, Domains, held_out, load_domains
+from shiftproof.domains import Domains
 from shiftproof.domains.registry import data_set
-from shiftproof.errors import StorageError, UsageError
+from shiftproof.errors import StorageError
 from shiftproof.execution import Mode
 from shiftproof.models import MODELS, load_model, read_card, save_model
 from shiftproof.models.architecture import split_options
 from shiftproof.models.files import file_hash
 from shiftproof.models.load import model_path
 from shiftproof.objectives import OBJECTIVES, Objective, Recipe
+from shiftproof.studies.data import StudyData
 from shiftproof.studies.environment import environment
 from shiftproof.studies.schema import Choice, ModelSpec, Study
 from shiftproof.training import Fit, train
 from shiftproof.types import Finding
 
-__all__ = ["StudyData", "data_findings", "digest", "load_study_data", "resolved", "seen_target", "train_to_file"]
-
-
-@dataclass(frozen=True, eq=False)
-class StudyData:
-    """The domains that a study trains on, and the one that it leaves out, if any."""
-
-    sources: Domains
-    target: Domain | None
-
-    @property
-    def domains(self) -> list[Domain]:
-        """Sources, then the target."""
-        return [*self.sources, *([] if self.target is None else [self.target])]
-
-    @property
-    def measured(self) -> list[Domain]:
-        """What probes look at: the held-out part of every source, then the whole target."""
-        return [*map(held_out, self.sources), *([] if self.target is None else [self.target])]
-
-
-def load_study_data(study: Study) -> StudyData:
-    """Without `source`, all domains but the target are sources; without `target`, none is left out."""
-    domains = load_domains(study.data.name, **study.data.options)
-    target = None if study.target is None else domains[study.target]
-    if study.source is not None:
-        if study.target in study.source:
-            raise UsageError(f"{study.target!r} is both source and target; a target is what training leaves out")
-        sources = domains.select(study.source)
-    else:
-        sources = domains if study.target is None else domains.leave_out(study.target)[0]
-    data = StudyData(sources, target)
-    for domain in data.domains:
-        domain.inputs.prepare()
-    return data
+__all__ = ["digest", "resolved", "seen_target", "train_to_file"]
 
 
 def resolved(study: Study) -> dict[str, Any]:
@@ -148,23 +115,6 @@ def seen_domains(card: dict[str, Any]) -> set[str]:
     """Domains that a model was trained on, or the one that it started from, on the same data set."""
     initial = card.get("initial") or {}
     return {*card.get("sources", []), *(initial.get("seen", []) if initial.get("data") == card.get("data") else [])}
-
-
-def data_findings(data: StudyData) -> list[Finding]:
-    """What is odd about the target before anything is measured: classes and groups."""
-    if data.target is None:
-        return []
-    name, findings = data.target.name, []
-    for label, count in data.target.class_counts.items():
-        if count and not any(source.class_counts[label] for source in data.sources):
-            message = f"class {label!r} of {name} is in no source: no model can learn it"
-            findings.append(Finding("warn", "unseen-class", message))
-    groups = [] if data.target.groups is None else data.target.groups.tolist()
-    shared = {g for source in data.sources if source.groups is not None for g in source.groups} & set(groups)
-    if shared:
-        message = f"{len(shared)} groups of {name} are in a source too, such as {min(shared)}: {name} is not all unseen"
-        findings.append(Finding("warn", "shared-groups", message))
-    return findings
 
 
 def seen_target(name: str, card: dict[str, Any], target: str | None) -> list[Finding]:

@@ -15,17 +15,10 @@ from shiftproof.probes import PROBES, run_probe
 from shiftproof.report import Report, write_report
 from shiftproof.report.gallery import contact_sheet
 from shiftproof.report.page import FORMATS
+from shiftproof.studies.data import StudyData, data_findings, load_study_data
 from shiftproof.studies.environment import environment
 from shiftproof.studies.files import validated
-from shiftproof.studies.jobs import (
-    StudyData,
-    data_findings,
-    digest,
-    load_study_data,
-    resolved,
-    seen_target,
-    train_to_file,
-)
+from shiftproof.studies.jobs import digest, resolved, seen_target, train_to_file
 from shiftproof.studies.schema import Study
 from shiftproof.types import Finding
 
