@@ -94,7 +94,7 @@ def test_overrides_change_the_study() -> None:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "run"
-    run_study(parse_study(SMALL, "small", "small"), folder).report()
+    run_study(parse_study(SMALL, "small", "small"), folder).export()
     return folder
 
 
@@ -151,18 +151,21 @@ def test_the_hash_covers_what_changes_a_number_and_nothing_else() -> None:
 
 def test_a_report_is_written_again_from_evidence_alone(finished: Path, tmp_path: Path) -> None:
     run = open_run(finished)
-    written = run.report(["html", "csv"], tmp_path / "again")
+    written = run.export(["html", "csv"], tmp_path / "again")
     assert [path.name for path in written] == ["report.html", "accuracy.csv"]
     assert (tmp_path / "again" / "report.html").read_text() == (finished / "report.html").read_text()
+    page = run.report(str(tmp_path / "mine.html"))
+    assert page.read_text() == (finished / "report.html").read_text()
+    assert [finding.code for finding in run.findings] == ["collapse", "holds"]
     with pytest.raises(UnknownName, match="Did you mean 'html'"):
-        run.report(["htm"])
+        run.export(["htm"])
 
 
 def test_models_keep_their_order_in_a_report_made_again(tmp_path: Path) -> None:
     text = SMALL.replace("colour:", "z:").replace("  gray:", "  a:")
-    run_study(parse_study(text, "small", "small"), tmp_path / "run").report(["markdown"])
+    run_study(parse_study(text, "small", "small"), tmp_path / "run").export(["markdown"])
     before = (tmp_path / "run" / "tables" / "accuracy.md").read_text()
-    open_run(tmp_path / "run").report(["markdown"])
+    open_run(tmp_path / "run").export(["markdown"])
     assert (tmp_path / "run" / "tables" / "accuracy.md").read_text() == before
 
 
@@ -178,7 +181,7 @@ def test_the_page_opens_offline_and_shows_everything(finished: Path) -> None:
 def test_names_are_escaped_in_the_page(tmp_path: Path) -> None:
     text = SMALL.replace("colour:", "'<b>x</b> & co':").replace("target", "title: '<script>alert(1)</script>'\ntarget")
     run = run_study(parse_study(text, "small", "small"), tmp_path / "run")
-    page = run.report(["html"])[0].read_text()
+    page = run.report().read_text()
     assert "<script>" not in page
     assert "<b>x</b>" not in page
 
@@ -256,8 +259,8 @@ def test_the_environment_of_the_first_computation_is_kept(tmp_path: Path, monkey
 def test_a_study_without_target(tmp_path: Path) -> None:
     text = "data: digits\nmodels:\n  m: {model: mlp, training: {steps: 20, evaluate_every: 10}}\n"
     run = run_study(parse_study(text, "s", "s"), tmp_path / "run")
-    assert "gap" not in run.report(["markdown"])[0].read_text()
-    assert run.report(["html"])[0].is_file()
+    assert "gap" not in run.export(["markdown"])[0].read_text()
+    assert run.report().is_file()
 
 
 def test_changed_data_is_noticed(images: Callable[..., Path], tmp_path: Path) -> None:
@@ -289,7 +292,7 @@ def test_a_study_on_groups(tmp_path: Path) -> None:
     assert run.evidence.grouped
     row = run.content().table().rows[0]
     assert {estimate.method for estimate in row.accuracy.values()} == {"one-sample bootstrap"}
-    assert "a bootstrap over whole groups" in run.report(["html"])[0].read_text()
+    assert "a bootstrap over whole groups" in run.report().read_text()
 
 
 @needs_data
@@ -298,4 +301,4 @@ def test_a_study_on_lazy_images(tmp_path: Path) -> None:
     text = f"data: {{name: pacs, size: 16}}\ntarget: sketch\n{models}"
     run = run_study(parse_study(text, "s", "s"), tmp_path / "run")
     assert len(run.evidence.where(domain="sketch")) == 3929
-    assert run.report(["html"])[0].is_file()
+    assert run.report().is_file()

@@ -32,7 +32,7 @@ def command(
     chosen = FORMATS if formats is None else [part.strip() for part in formats.split(",") if part.strip()]
     if not chosen:
         raise UsageError(f"--format names no format; known are {', '.join(FORMATS)}")
-    written = opened.report(chosen, out)
+    written = opened.export(chosen, out)
     if json:
         show_json({"written": [str(path) for path in written]})
     else:

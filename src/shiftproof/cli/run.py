@@ -41,7 +41,7 @@ def command(
         typer.secho(f"\n{loaded.title}", bold=True)
         typer.echo(loaded.about)
     run = run_study(loaded, out, workers=workers or os.cpu_count() or 1, device=device, progress="lines")
-    written = run.report()
+    written = run.export()
     content = run.content()
     table = content.table()
     findings = content.findings(table)

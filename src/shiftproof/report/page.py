@@ -6,7 +6,6 @@ import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -19,7 +18,7 @@ from shiftproof.report.findings import shift_findings
 from shiftproof.report.tables import Table, accuracy_table, points
 from shiftproof.types import Finding
 
-__all__ = ["FORMATS", "Report", "write_report"]
+__all__ = ["FORMATS", "Report", "render_page", "write_report"]
 
 FORMATS = ("html", "csv", "markdown", "latex", "svg", "png")
 
@@ -60,7 +59,7 @@ def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS)
     texts = {"csv": (table.csv, "csv"), "markdown": (table.markdown, "md"), "latex": (table.latex, "tex")}
     written = {}
     if "html" in formats:
-        written[folder / "report.html"] = _page(report, table, chart).encode()
+        written[folder / "report.html"] = render_page(report).encode()
     for name, (render, suffix) in texts.items():
         if name in formats:
             written[folder / "tables" / f"accuracy.{suffix}"] = render().encode()
@@ -73,7 +72,10 @@ def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS)
     return list(written)
 
 
-def _page(report: Report, table: Table, chart: dict[str, Any]) -> str:
+def render_page(report: Report) -> str:
+    """The report as one HTML page that needs nothing else."""
+    table = report.table()
+    chart = accuracy_chart(table, len(report.classes))
     environment = Environment(
         loader=PackageLoader("shiftproof.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )

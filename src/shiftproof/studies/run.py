@@ -14,10 +14,10 @@ from shiftproof.models.files import fingerprint
 from shiftproof.probes import PROBES, run_probe
 from shiftproof.report import Report, write_report
 from shiftproof.report.gallery import contact_sheet
-from shiftproof.report.page import FORMATS
+from shiftproof.report.page import FORMATS, render_page
 from shiftproof.studies.data import StudyData, data_findings, load_study_data
 from shiftproof.studies.environment import environment
-from shiftproof.studies.files import validated
+from shiftproof.studies.files import find_study, validated
 from shiftproof.studies.jobs import digest, resolved, seen_target, train_to_file
 from shiftproof.studies.schema import Study
 from shiftproof.types import Finding
@@ -36,9 +36,21 @@ class Run:
     record: dict[str, Any]
     evidence: Evidence
 
-    def report(self, formats: Sequence[str] = FORMATS, folder: Path | None = None) -> list[Path]:
-        """Write the report, tables and figures from the evidence; returns their paths, the HTML page first."""
+    def report(self, path: Path | str | None = None) -> Path:
+        """Write the report as one HTML page, to `path` or into the run's folder; returns where."""
+        where = self.folder / "report.html" if path is None else Path(path)
+        write_atomically(where, render_page(self.content()).encode())
+        return where
+
+    def export(self, formats: Sequence[str] = FORMATS, folder: Path | None = None) -> list[Path]:
+        """Write the page, tables and figures below `folder` or the run's own; returns their paths, the page first."""
         return write_report(self.content(), folder or self.folder, formats)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What a reader should take away."""
+        content = self.content()
+        return content.findings(content.table())
 
     def content(self) -> Report:
         """What the report says."""
@@ -77,11 +89,20 @@ class Run:
 
 
 def run_study(
-    study: Study, out: Path | None = None, *, workers: int = 1, device: str = "auto", progress: Mode = "auto"
+    study: Study | str,
+    out: Path | str | None = None,
+    *,
+    workers: int = 1,
+    device: str = "auto",
+    progress: Mode = "auto",
 ) -> Run:
-    """Train what is not trained and measure what is not measured; the same call continues a run that was killed."""
+    """Train what is not trained and measure what is not measured; the same call continues a run that was killed.
+
+    `study` is a study, the name of one, or the path of a YAML file.
+    """
+    study = find_study(study) if isinstance(study, str) else study
     config = resolved(study)
-    folder = out or Path("runs") / f"{slug(study.name)}-{digest(config)}"
+    folder = Path(out) if out else Path("runs") / f"{slug(study.name)}-{digest(config)}"
     check_writable(folder)
     data = load_study_data(study)
     with only_one(folder):
