@@ -221,9 +221,9 @@ def test_a_bad_pair_gets_a_sentence(inputs: torch.Tensor, labels: torch.Tensor, 
 
 
 def test_blocks_cover_a_domain_in_pieces_that_fit_in_memory() -> None:
-    assert [len(block) for block in small(n=600).blocks()] == [256, 256, 88]
+    assert [len(block) for block in small(n=600).blocks] == [256, 256, 88]
     large = Domain.from_arrays("l", np.zeros((5, 3, 1024, 1024), np.uint8), [0] * 5, ("a",))
-    assert [block.tolist() for block in large.blocks()] == [[0], [1], [2], [3], [4]]
+    assert [block.tolist() for block in large.blocks] == [[0], [1], [2], [3], [4]]
 
 
 def test_domains_must_agree() -> None:

@@ -17,7 +17,7 @@ from shiftproof.probes.clean import Clean
 
 DOMAINS = sp.load_domains("colored-digits")
 DOMAIN = DOMAINS["e=0.1"]
-SHARD = len(DOMAIN.blocks()[0])
+SHARD = len(DOMAIN.blocks[0])
 
 
 class Counting(nn.Module):

@@ -92,6 +92,13 @@ def test_plug_ins_are_found_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> N
     assert asked == ["shiftproof.statistics"]
 
 
+def test_a_class_defined_again_replaces_itself() -> None:
+    methods: Catalogue[object] = Catalogue("method", "shiftproof.statistics")
+    for factor in (1, 2):
+        methods.register("again")(type("Again", (), {"factor": factor}))
+    assert methods["again"].cls.factor == 2  # type: ignore[attr-defined]
+
+
 def test_two_methods_of_one_name_are_refused() -> None:
     with pytest.raises(UsageError, match="two methods are called 'shrink'"):
         METHODS.register("shrink")(type("Other", (), {}))

@@ -57,7 +57,8 @@ class Catalogue(Generic[T]):
 
         def enter(cls: C) -> C:
             known = self._entries.get(name)
-            if known is not None and known.cls is not cls:
+            # the same class defined again (a notebook's cell run twice) replaces itself
+            if known is not None and _home(known.cls) != _home(cls):
                 raise UsageError(f"two {self.kind}s are called {name!r}: {known.cls.__module__} and {cls.__module__}")
             self._entries[name] = Entry(name, cls, metadata)
             return cls
@@ -110,6 +111,10 @@ class Catalogue(Generic[T]):
                     f"the plug-in {point.name!r} can't be loaded: {type(error).__name__}: {error}"
                 ) from error
         self._complete = True
+
+
+def _home(cls: type) -> tuple[str, str]:
+    return cls.__module__, cls.__qualname__
 
 
 def checked_options(cls: type, options: Mapping[str, Any], owner: str) -> dict[str, Any]:

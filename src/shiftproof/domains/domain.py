@@ -129,6 +129,7 @@ class Domain:
         """All inputs and labels, for domains that fit in memory."""
         return self.take(np.arange(len(self)))
 
+    @cached_property
     def blocks(self) -> list[IntArray]:
         """All indices in consecutive blocks, small enough that large images do not fill the memory.
 

@@ -89,7 +89,7 @@ def _layout_findings(index: Index) -> Iterable[Finding]:
 def _hashes(domain: Domain, bar: Progress) -> list[str | None]:
     """A hash of each sample's pixels, None where it can't be read."""
     found: list[str | None] = []
-    for indices in domain.blocks():
+    for indices in domain.blocks:
         try:
             found += _hashes_of(domain, indices)
         except DataError:

@@ -65,7 +65,7 @@ def run_probe(
         return finished
     model.eval()
     # a shard is a fixed block of the domain, so that results can't depend on the number of workers
-    blocks = domain.blocks()
+    blocks = domain.blocks
     shards = range(len(blocks))
     with store.journal(path, identity) as journal:
         todo = [shard for shard in shards if str(shard) not in journal.done]
@@ -92,7 +92,7 @@ class _Measurement:
     domain: Domain
 
     def __call__(self, shard: int) -> dict[str, list[Any]]:
-        inputs, labels = self.domain.take(self.domain.blocks()[shard])
+        inputs, labels = self.domain.take(self.domain.blocks[shard])
         device = next((parameter.device for parameter in self.model.parameters()), torch.device("cpu"))
         began = time.perf_counter()
         columns = self.probe.measure(self.model, inputs.to(device), labels.to(device))

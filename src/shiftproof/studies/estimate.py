@@ -95,7 +95,7 @@ def _costs(study: Study, name: str, spec: ModelSpec, data: StudyData) -> list[Co
 def _probe_cost(name: str, probe_name: str, options: dict[str, object], model: object, places: list[Domain]) -> Cost:
     probe = PROBES.create(probe_name, options)
     domain = places[-1]
-    inputs, labels = domain.take(domain.blocks()[0])
+    inputs, labels = domain.take(domain.blocks[0])
     with single_threaded():
         probe.measure(model, inputs, labels)  # type: ignore[arg-type]
         began = time.perf_counter()

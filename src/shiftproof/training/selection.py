@@ -24,7 +24,7 @@ def _accuracy(model: nn.Module, domain: Domain) -> float:
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     correct = 0
     with torch.no_grad():
-        for block in domain.blocks():
+        for block in domain.blocks:
             inputs, labels = domain.take(block)
             correct += int((model(channels_last(inputs.to(device))).argmax(1).cpu() == labels).sum())
     return correct / len(domain)
