@@ -68,6 +68,20 @@ def test_it_learns_the_shortcut_and_the_gray_model_does_not() -> None:
     assert target > 0.6
 
 
+def test_named_parts_of_a_loss_are_in_the_history() -> None:
+    class Halves(sp.objectives.ERM):  # type: ignore[misc, name-defined]
+        def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
+            total = super().loss(model, batch, generator).total
+            return Loss(total, half=total / 2)
+
+    plain = sp.train(sp.build_model("mlp", SOURCES), SOURCES, recipe=SHORT).history
+    for row, other in zip(
+        sp.train(sp.build_model("mlp", SOURCES), SOURCES, Halves(), recipe=SHORT).history, plain, strict=True
+    ):
+        assert row["loss"] == other["loss"]
+        assert row["half"] == pytest.approx(row["loss"] / 2)
+
+
 def test_the_order_of_sources_changes_no_bit() -> None:
     def weights(names: list[str]) -> str:
         return fingerprint(sp.train(sp.build_model("mlp", SOURCES), SOURCES.select(names), recipe=SHORT).model)

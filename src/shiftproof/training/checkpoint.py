@@ -19,14 +19,17 @@ __all__ = ["State", "read_checkpoint", "write_checkpoint"]
 
 @dataclass
 class State:
-    """What a training run is after `step` steps; `identity` says which run."""
+    """What a training run is after `step` steps; `identity` says which run.
+
+    `losses` sums the loss and its named parts over the `losses_of` steps since the last evaluation.
+    """
 
     identity: dict[str, Any]
     threads: int
     step: int = 0
     seconds: float = 0.0
-    loss_sum: float = 0.0
-    loss_count: int = 0
+    losses: dict[str, float] = field(default_factory=dict)
+    losses_of: int = 0
     model: dict[str, Tensor] = field(default_factory=dict)
     optimiser: dict[str, Any] = field(default_factory=dict)
     best: dict[str, Tensor] = field(default_factory=dict)

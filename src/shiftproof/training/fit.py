@@ -26,7 +26,8 @@ class Fit:
     """A trained model with the record of how it came about.
 
     `model` holds the selected weights, in eval mode; `last` the state of the last step. `history` has a row for each
-    evaluation: step, mean training loss since the row before, validation accuracy of every source domain.
+    evaluation: step, mean training loss (and its named parts) since the row before, validation accuracy of every
+    source domain.
     """
 
     model: nn.Module

@@ -78,12 +78,12 @@ def train(
     ):
         # an interrupt may come in the middle of a step: only what was saved between two steps is whole
         for batch in batches.steps(state.step, recipe.steps):
-            loss = _step(model, objective, optimiser, batch, learning_rate(recipe, batch.step), seed)
-            state.step = batch.step + 1
-            state.loss_sum, state.loss_count = state.loss_sum + loss, state.loss_count + 1
+            losses = _step(model, objective, optimiser, batch, learning_rate(recipe, batch.step), seed)
+            state.step, state.losses_of = batch.step + 1, state.losses_of + 1
+            state.losses = {name: state.losses.get(name, 0.0) + value for name, value in losses.items()}
             if state.step % recipe.evaluate_every == 0 or state.step == recipe.steps:
                 _evaluate(state, model, validation, rule)
-            bar.advance(note=_note(state, loss))
+            bar.advance(note=_note(state, losses["loss"]))
             if checkpoint is not None and (state.step == recipe.steps or clock.due()):
                 with clock.saving():
                     state.model, state.optimiser = model.state_dict(), optimiser.state_dict()
@@ -98,7 +98,7 @@ def train(
 
 def _step(
     model: nn.Module, objective: Objective, optimiser: torch.optim.Optimizer, batch: Batch, lr: float, seed: int
-) -> float:
+) -> dict[str, float]:
     for group in optimiser.param_groups:
         group["lr"] = lr
     model.train()
@@ -113,14 +113,15 @@ def _step(
     optimiser.zero_grad(set_to_none=True)
     loss.total.backward()  # type: ignore[no-untyped-call]
     optimiser.step()
-    return value
+    return {"loss": value, **{name: float(part) for name, part in loss.parts.items()}}
 
 
 def _evaluate(state: State, model: nn.Module, validation: list[Domain], rule: Selection) -> None:
     accuracy = validation_accuracy(model, validation)
     mean = mean_accuracy(accuracy)
-    state.history.append({"step": state.step, "loss": state.loss_sum / state.loss_count, "validation": accuracy})
-    state.loss_sum, state.loss_count = 0.0, 0
+    losses = {name: total / state.losses_of for name, total in state.losses.items()}
+    state.history.append({"step": state.step, **losses, "validation": accuracy})
+    state.losses, state.losses_of = {}, 0
     if rule == "last" or mean > state.best_accuracy:
         state.best = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
         state.best_step, state.best_accuracy = state.step, mean
