@@ -1,6 +1,48 @@
-"""Pure statistics: intervals and the bootstrap. Arrays in, arrays or `Estimate` out; no files, no models."""
+"""Pure statistics: bounds, intervals and the bootstrap. Arrays in, arrays or `Estimate` out; no files, no models.
 
-from shiftproof.statistics.binomial import interval, lower_bound, upper_bound
+Which bound holds when::
+
+    votes, n fixed in advance          lower_bound, upper_bound, randomized_lower_bound, randomized_upper_bound
+    votes, stop whenever you like      sequence_lower, sequence_upper
+    soft scores, n fixed in advance    hoeffding_*, bernstein_*, or bernoulli_round and a bound on votes
+    quantiles of any distribution      quantile_lower_index, quantile_upper_index
+    means of samples or groups         bootstrap_mean, bootstrap_difference
+"""
+
+from shiftproof.statistics.binomial import (
+    interval,
+    lower_bound,
+    randomized_lower_bound,
+    randomized_upper_bound,
+    upper_bound,
+)
 from shiftproof.statistics.bootstrap import Sample, bootstrap_difference, bootstrap_mean
+from shiftproof.statistics.bounded import (
+    bernoulli_round,
+    bernstein_lower,
+    bernstein_upper,
+    hoeffding_lower,
+    hoeffding_upper,
+)
+from shiftproof.statistics.order import quantile_lower_index, quantile_upper_index
+from shiftproof.statistics.sequence import sequence_lower, sequence_upper
 
-__all__ = ["Sample", "bootstrap_difference", "bootstrap_mean", "interval", "lower_bound", "upper_bound"]
+__all__ = [
+    "Sample",
+    "bernoulli_round",
+    "bernstein_lower",
+    "bernstein_upper",
+    "bootstrap_difference",
+    "bootstrap_mean",
+    "hoeffding_lower",
+    "hoeffding_upper",
+    "interval",
+    "lower_bound",
+    "quantile_lower_index",
+    "quantile_upper_index",
+    "randomized_lower_bound",
+    "randomized_upper_bound",
+    "sequence_lower",
+    "sequence_upper",
+    "upper_bound",
+]
