@@ -1,0 +1,38 @@
+"""Training on inputs with Gaussian noise, so that votes under such noise agree."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from shiftproof.errors import UsageError
+from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
+from shiftproof.types import Batch, Loss
+
+__all__ = ["Gaussian"]
+
+
+@OBJECTIVES.register(
+    "gaussian", paper="Cohen et al. 2019", buys="L2 radii under noise of that sigma", passes="1 forward, 1 backward"
+)
+@dataclass(frozen=True)
+class Gaussian:
+    """Cross-entropy under normal noise of standard deviation `sigma`, a fresh draw for every image and step."""
+
+    sigma: float = 0.25
+
+    recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=2_000, schedule="cosine", evaluate_every=100)
+    selection: ClassVar[Selection] = "source-validation"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.sigma < math.inf:
+            raise UsageError(f"sigma is {self.sigma!r}; it should be 0 or above")
+
+    def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
+        """Mean over domains of the mean cross-entropy of the noisy inputs."""
+        draws = torch.randn(batch.inputs.shape, generator=generator, device=generator.device).to(batch.inputs)
+        error = F.cross_entropy(model(batch.inputs + self.sigma * draws), batch.labels, reduction="none")
+        return Loss(batch.mean_over_domains(error))

@@ -1,0 +1,15 @@
+"""What smoothing draws, one file a noise: `noise.Gaussian(0.25)`, or by name: `as_noise("rotation:0.5")`."""
+
+from typing import Any
+
+from shiftproof.perturbations.noise.noise import NOISES, Noise, NoiseOption, as_noise, as_record, draw
+
+__all__ = ["NOISES", "Noise", "NoiseOption", "as_noise", "as_record", "draw"]
+
+
+def __getattr__(name: str) -> Any:
+    return NOISES.class_named(name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *(entry.cls.__name__ for entry in NOISES)]
