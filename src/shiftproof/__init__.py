@@ -11,16 +11,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shiftproof import certification as certifiers
     from shiftproof import errors, objectives, statistics, testing
+    from shiftproof.certification import Certificates, certify
     from shiftproof.domains import Domain, Domains, held_out, load_domains, validate
     from shiftproof.evidence import Evidence, metrics
     from shiftproof.models import Normalized, SplitModel, build_model, load_model, save_model
+    from shiftproof.perturbations import noise
     from shiftproof.studies import Run, find_study, open_run, run_study
     from shiftproof.training import Fit, train
     from shiftproof.types import Batch, Estimate, Finding, Loss
 
 __all__ = [
     "Batch",
+    "Certificates",
     "Domain",
     "Domains",
     "Estimate",
@@ -32,12 +36,15 @@ __all__ = [
     "Run",
     "SplitModel",
     "build_model",
+    "certifiers",
+    "certify",
     "errors",
     "find_study",
     "held_out",
     "load_domains",
     "load_model",
     "metrics",
+    "noise",
     "objectives",
     "open_run",
     "run_study",
@@ -51,6 +58,7 @@ __all__ = [
 # torch takes seconds to import; a name is looked up where it lives when it is first used
 _HOMES = {
     "Batch": "types",
+    "Certificates": "certification",
     "Domain": "domains",
     "Domains": "domains",
     "Estimate": "types",
@@ -62,11 +70,11 @@ _HOMES = {
     "Run": "studies",
     "SplitModel": "models",
     "build_model": "models",
+    "certify": "certification",
     "find_study": "studies",
     "held_out": "domains",
     "load_domains": "domains",
     "load_model": "models",
-    "metrics": "evidence",
     "open_run": "studies",
     "run_study": "studies",
     "save_model": "models",
@@ -75,12 +83,15 @@ _HOMES = {
 }
 
 
+# modules that users know under a shorter name
+_MODULES = {"certifiers": "certification", "metrics": "evidence.metrics", "noise": "perturbations.noise"}
+
+
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        home = importlib.import_module(f"shiftproof.{_HOMES[name]}")
-        return importlib.import_module(f"{home.__name__}.{name}") if name == "metrics" else getattr(home, name)
+        return getattr(importlib.import_module(f"shiftproof.{_HOMES[name]}"), name)
     if name in __all__:
-        return importlib.import_module(f"shiftproof.{name}")
+        return importlib.import_module(f"shiftproof.{_MODULES.get(name, name)}")
     raise AttributeError(f"module 'shiftproof' has no attribute {name!r}")
 
 

@@ -5,49 +5,48 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
 from shiftproof.errors import ShiftproofError
 from shiftproof.execution.memory import keep_freed_memory
 
-__all__ = ["run_shards", "single_threaded"]
+__all__ = ["can_be_sent", "run_shards", "single_threaded"]
 
 R = TypeVar("R")
 
 WORTH_SECONDS = 15.0
 """A worker process takes a few seconds to start; below this much remaining work the shards stay in process."""
 
-_task: Callable[[int], Any] | None = None
+_PART, _END, _FAILED = range(3)
 
 
 def run_shards(
-    task: Callable[[int], R], shards: Sequence[int], workers: int = 1, worth: float = WORTH_SECONDS
+    task: Callable[[int], Iterable[R]],
+    shards: Sequence[int],
+    workers: int = 1,
+    worth: float = WORTH_SECONDS,
+    seconds: float | None = None,
 ) -> Iterator[tuple[int, R]]:
-    """Yield (shard, task(shard)) for every shard, in the order in which they finish.
+    """Yield (shard, part) for every part that `task(shard)` yields, as soon as it is there.
 
-    Every shard runs on one thread, in process or not, so that a result can't depend on the number of workers. The
-    first shard always runs in process; the others go to workers if they are expected to take longer than `worth`
-    seconds. `task` must then be picklable; one that is not runs in process.
+    Every shard runs on one thread, in process or not, so that a result can't depend on the number of workers. Work
+    goes to worker processes if it is expected to take longer than `worth` seconds: `seconds` in all, where the caller
+    knows, else what the first shard, which then runs in process, lets expect. `task` must be picklable for that; one
+    that is not runs in process.
     """
     remaining = list(shards)
-    if not remaining:
-        return
-    started = time.perf_counter()
-    with single_threaded():
-        first = task(remaining[0])
-    seconds_a_shard = time.perf_counter() - started
-    yield remaining.pop(0), first
-    if workers > 1 and seconds_a_shard * len(remaining) > worth and _picklable(task):
+    if remaining and seconds is None:
+        started = time.perf_counter()
+        yield from _in_process(task, remaining[:1])
+        remaining.pop(0)
+        seconds = (time.perf_counter() - started) * len(remaining)
+    if workers > 1 and len(remaining) > 1 and (seconds or 0.0) > worth and can_be_sent(task):
         yield from _in_processes(task, remaining, min(workers, len(remaining)))
     else:
-        for shard in remaining:
-            with single_threaded():
-                result = task(shard)
-            yield shard, result
+        yield from _in_process(task, remaining)
 
 
 @contextmanager
@@ -63,43 +62,91 @@ def single_threaded() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _in_processes(task: Callable[[int], R], shards: list[int], workers: int) -> Iterator[tuple[int, R]]:
-    # spawn: a forked child of a process that has used threads can deadlock in the math library
-    pool = ProcessPoolExecutor(
-        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=(task,)
-    )
+def can_be_sent(task: object) -> bool:
+    """Whether `task` can be sent to another process."""
     try:
-        pending = {pool.submit(_run_in_worker, shard) for shard in shards}
-        while pending:
-            finished, pending = wait(pending, return_when=FIRST_COMPLETED)
-            for future in finished:
-                yield future.result()
-    except BrokenProcessPool as error:
-        raise ShiftproofError(
-            "a worker process died (out of memory?). What is finished is kept; run the same command again, "
-            "with fewer --workers."
-        ) from error
+        pickle.dumps(task)
+    except (pickle.PicklingError, TypeError, AttributeError, RuntimeError):
+        return False
+    return True
+
+
+def _in_process(task: Callable[[int], Iterable[R]], shards: list[int]) -> Iterator[tuple[int, R]]:
+    for shard in shards:
+        parts = iter(task(shard))
+        while True:
+            # the caller's own work between two parts keeps its threads
+            with single_threaded():
+                part = next(parts, _END)
+            if part is _END:
+                break
+            yield shard, part  # type: ignore[misc]
+
+
+def _in_processes(task: Callable[[int], Iterable[R]], shards: list[int], workers: int) -> Iterator[tuple[int, R]]:
+    # spawn: a forked child of a process that has used threads can deadlock in the math library
+    context = multiprocessing.get_context("spawn")
+    connections: dict[Connection, int] = {}
+    processes = []
+    waiting = list(reversed(shards))
+    try:
+        for _ in range(workers):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_work, args=(theirs, task), daemon=True)
+            process.start()
+            theirs.close()
+            processes.append(process)
+            connections[ours] = waiting.pop()
+            ours.send(connections[ours])
+        while connections:
+            for connection in wait(list(connections)):
+                assert isinstance(connection, Connection)
+                try:
+                    kind, value = connection.recv()
+                except (EOFError, OSError) as error:
+                    raise ShiftproofError(
+                        "a worker process died (out of memory?). What is finished is kept; run the same command "
+                        "again, with fewer --workers."
+                    ) from error
+                if kind == _FAILED:
+                    raise value
+                if kind == _PART:
+                    yield connections[connection], value
+                elif waiting:
+                    connections[connection] = waiting.pop()
+                    connection.send(connections[connection])
+                else:
+                    connection.send(None)
+                    del connections[connection]
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            if connections:
+                process.terminate()
+            process.join()
 
 
-def _start_worker(task: Callable[[int], Any]) -> None:
-    global _task
+def _work(connection: Connection, task: Callable[[int], Iterable[Any]]) -> None:
+    """The life of a worker: shards in, parts out. When the other end is gone, so is the worker."""
     import torch
 
     keep_freed_memory()
     torch.set_num_threads(1)
-    _task = task
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
+        while (shard := connection.recv()) is not None:
+            try:
+                for part in task(shard):
+                    connection.send((_PART, part))
+            except (BrokenPipeError, ConnectionResetError):
+                return
+            except Exception as error:  # noqa: BLE001  (raised again where the work was asked for)
+                connection.send((_FAILED, _sendable(error)))
+                return
+            connection.send((_END, None))
 
 
-def _run_in_worker(shard: int) -> tuple[int, Any]:
-    assert _task is not None
-    return shard, _task(shard)
-
-
-def _picklable(task: object) -> bool:
+def _sendable(error: Exception) -> Exception:
     try:
-        pickle.dumps(task)
-    except (pickle.PicklingError, TypeError, AttributeError):
-        return False
-    return True
+        pickle.loads(pickle.dumps(error))  # noqa: S301  (our own exception)
+    except Exception:  # noqa: BLE001  (an exception with a constructor of its own)
+        return ShiftproofError(f"{type(error).__name__}: {error}")
+    return error

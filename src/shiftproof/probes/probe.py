@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -91,13 +92,13 @@ class _Measurement:
     model: nn.Module
     domain: Domain
 
-    def __call__(self, shard: int) -> dict[str, list[Any]]:
+    def __call__(self, shard: int) -> Iterator[dict[str, list[Any]]]:
         inputs, labels = self.domain.take(self.domain.blocks[shard])
         device = next((parameter.device for parameter in self.model.parameters()), torch.device("cpu"))
         began = time.perf_counter()
         columns = self.probe.measure(self.model, inputs.to(device), labels.to(device))
         each = (time.perf_counter() - began) / len(labels)
-        return {key: values.tolist() for key, values in columns.items()} | {"seconds": [each] * len(labels)}
+        yield {key: values.tolist() for key, values in columns.items()} | {"seconds": [each] * len(labels)}
 
 
 def _rows(

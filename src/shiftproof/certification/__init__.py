@@ -1,0 +1,19 @@
+"""What is guaranteed: certificates, and the certifiers that give them. `sp.certifiers.RandomizedSmoothing`."""
+
+from typing import Any
+
+from shiftproof.certification.certificates import ABSTAIN, Certificates
+from shiftproof.certification.certifier import CERTIFIERS, Certifier, Job
+from shiftproof.certification.certify import certify
+from shiftproof.certification.stopping import Radii, Within
+from shiftproof.certification.wording import TOGETHER
+
+__all__ = ["ABSTAIN", "CERTIFIERS", "TOGETHER", "Certificates", "Certifier", "Job", "Radii", "Within", "certify"]
+
+
+def __getattr__(name: str) -> Any:
+    return CERTIFIERS.class_named(name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *(entry.cls.__name__ for entry in CERTIFIERS)]

@@ -1,0 +1,237 @@
+"""Certificates: what is guaranteed, sample by sample, and the counts that it follows from."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import ArrayLike, NDArray
+
+from shiftproof.certification import logs
+from shiftproof.certification.budget import Levels, bounds, budget
+from shiftproof.certification.wording import smoothing_guarantee
+from shiftproof.errors import DataError, UsageError
+from shiftproof.execution import write_atomically
+from shiftproof.perturbations.noise import Noise, as_noise, as_record
+from shiftproof.types import FloatArray, IntArray
+
+__all__ = ["ABSTAIN", "Certificates"]
+
+ABSTAIN = -1
+_FACTS = b"shiftproof.certificates"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Certificates:
+    """Columns over samples (numpy) and facts that hold for all of them.
+
+    `prediction` is -1 where the classifier abstains; `radius` is 0 there. A `skipped` sample has a prediction that was
+    not certified because it is wrong anyway. `count` of `n` votes were for `chosen`, `runner_up_count` for the best
+    other class; `p_lower` and `p_upper` bound their probabilities by the `bound` named. `off_grid` is how far a sample
+    was from the grid on which noise lives; it is taken off the radius. `guarantee` is the promise, in a sentence.
+    """
+
+    ids: NDArray[np.object_]
+    chosen: IntArray
+    prediction: IntArray
+    radius: FloatArray
+    skipped: NDArray[np.bool_]
+    count: IntArray
+    runner_up: IntArray
+    runner_up_count: IntArray
+    n: IntArray
+    p_lower: FloatArray
+    p_upper: FloatArray
+    bound: NDArray[np.str_]
+    off_grid: FloatArray
+    norm: str
+    units: str
+    alpha: float
+    guarantee: str
+    levels: Levels | None = None
+    noise: Noise | None = None
+    samples: int = 0
+    classes: int = 0
+    precision: str = ""
+    seed: int | None = None
+    fingerprint: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        certified = int((self.prediction >= 0).sum())
+        return f"Certificates({certified} of {len(self)} certified, {self.norm}, alpha {self.alpha:g}, {self.noise})"
+
+    @property
+    def abstained(self) -> NDArray[np.bool_]:
+        """Where no class is certified at any radius; a skipped sample has not abstained."""
+        mask: NDArray[np.bool_] = (self.prediction == ABSTAIN) & ~self.skipped
+        return mask
+
+    @property
+    def passes(self) -> int:
+        """Forward passes spent, those that chose the classes included."""
+        return int(self.n.sum()) + len(self) * int(self.details.get("n0", 0))
+
+    @property
+    def stops_early(self) -> bool:
+        """Whether radii of stopped samples are lower than more samples would make them: averages are biased low."""
+        return bool(self.levels is not None and self.levels.early > 0)
+
+    def subset(self, indices: ArrayLike) -> Certificates:
+        """The rows at `indices`."""
+        chosen = np.asarray(indices)
+        return replace(self, **{name: getattr(self, name)[chosen] for name in _COLUMNS})
+
+    def at_alpha(self, alpha: float) -> Certificates:
+        """The same votes at another error probability; no model is needed.
+
+        Samples that stopped early keep the bound that allows it, at its share of the new alpha.
+        """
+        if self.noise is None or self.levels is None:
+            raise UsageError("these certificates hold no votes, so that nothing can be said at another alpha")
+        if not 0 < alpha < 1:
+            raise UsageError(f"alpha is {alpha}; it is a probability of error strictly between 0 and 1, such as 0.001")
+        own = self.levels.final_rival > 0
+        levels = budget(alpha, self.classes, runner_up=own, stops_early=self.stops_early)
+        rows = certified_rows(self.noise, self.votes, self.samples, levels)
+        return replace(
+            self,
+            **rows,
+            alpha=alpha,
+            levels=levels,
+            guarantee=smoothing_guarantee(self.noise, alpha, self.details.get("prepared", self.precision)),
+        )
+
+    @property
+    def votes(self) -> Votes:
+        """The counts that everything else follows from."""
+        return Votes(self.chosen, self.skipped, self.count, self.runner_up, self.runner_up_count, self.n, self.off_grid)
+
+    def save(self, path: Path | str) -> None:
+        """Write everything to a Parquet file, in one atomic step."""
+        facts = {name: getattr(self, name) for name in _FACT_NAMES}
+        facts["levels"] = None if self.levels is None else vars(self.levels)
+        facts["noise"] = None if self.noise is None else as_record(self.noise)
+        columns = {name: getattr(self, name) for name in _COLUMNS}
+        table = pa.table({name: pa.array(values.tolist()) for name, values in columns.items()})
+        buffer = io.BytesIO()
+        pq.write_table(table.replace_schema_metadata({_FACTS: json.dumps(facts).encode()}), buffer)
+        write_atomically(Path(path), buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: Path | str) -> Certificates:
+        """Back from a file that `save` wrote."""
+        try:
+            table = pq.read_table(path)
+            facts = json.loads((table.schema.metadata or {})[_FACTS])
+            columns = {name: table.column(name).to_numpy() for name in _COLUMNS}
+        except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
+            raise DataError(f"{path} does not hold certificates") from error
+        facts["levels"] = None if facts["levels"] is None else Levels(**facts["levels"])
+        facts["noise"] = None if facts["noise"] is None else as_noise(facts["noise"])
+        columns["bound"] = columns["bound"].astype(str)
+        return cls(**columns, **facts)
+
+    def to_log(self, path: Path | str, labels: ArrayLike) -> None:
+        """Write the tab-separated log that other tools read; radii are rounded down, so that none grows."""
+        wanted = np.asarray(labels)
+        if len(wanted) != len(self):
+            raise UsageError(f"there are {len(self)} certificates but {len(wanted)} labels")
+        rows = logs.Log(self.ids, wanted, self.prediction, self.radius, self.skipped)
+        write_atomically(Path(path), logs.write(rows).encode())
+
+    @classmethod
+    def from_log(cls, path: Path | str, *, alpha: float = 0.001, norm: str = "l2") -> Certificates:
+        """Certificates that another tool has logged: idx, label, predict, radius, correct, time, tab separated.
+
+        Radii and predictions are taken at their word; `labels` are in `details["labels"]`.
+        """
+        log = logs.read(Path(path))
+        n = len(log.ids)
+        nothing, unknown = np.zeros(n, np.int64), np.full(n, np.nan)
+        return cls(
+            ids=log.ids,
+            chosen=log.prediction,
+            prediction=log.prediction,
+            radius=log.radius,
+            skipped=log.skipped,
+            count=nothing,
+            runner_up=nothing - 1,
+            runner_up_count=nothing,
+            n=nothing,
+            p_lower=unknown,
+            p_upper=unknown,
+            bound=np.full(n, "imported"),
+            off_grid=np.zeros(n),
+            norm=norm,
+            units="as logged",
+            alpha=alpha,
+            guarantee=f"Imported from {Path(path).name}; whoever wrote it answers for it.",
+            details={"labels": log.labels.tolist()},
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Votes:
+    """What sampling leaves behind, column by column over samples."""
+
+    chosen: IntArray
+    skipped: NDArray[np.bool_]
+    count: IntArray
+    runner_up: IntArray
+    runner_up_count: IntArray
+    n: IntArray
+    off_grid: FloatArray
+
+
+def certified_rows(noise: Noise, votes: Votes, n: int, levels: Levels) -> dict[str, Any]:
+    """The columns that follow from votes: bounds, radius, prediction. A pure function, so that it can be checked."""
+    known = bounds(votes.count, votes.runner_up_count, votes.n, n, levels)
+    radius = noise.radius(known.miss, known.rival) - votes.off_grid
+    certified = (radius > 0) & ~votes.skipped & (votes.n > 0)
+    return {
+        "radius": np.where(certified, radius, 0.0),
+        "prediction": np.where(certified | votes.skipped, votes.chosen, ABSTAIN),
+        "p_lower": 1 - known.miss,
+        "p_upper": known.rival,
+        "bound": known.kind,
+    }
+
+
+_COLUMNS = (
+    "ids",
+    "chosen",
+    "prediction",
+    "radius",
+    "skipped",
+    "count",
+    "runner_up",
+    "runner_up_count",
+    "n",
+    "p_lower",
+    "p_upper",
+    "bound",
+    "off_grid",
+)
+_FACT_NAMES = (
+    "norm",
+    "units",
+    "alpha",
+    "guarantee",
+    "samples",
+    "classes",
+    "precision",
+    "seed",
+    "fingerprint",
+    "details",
+)

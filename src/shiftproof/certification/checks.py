@@ -1,0 +1,88 @@
+"""What must be true of a classifier before anything is certified: it is one fixed function of one input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from shiftproof.domains import Domain
+from shiftproof.errors import DataError, ModelError, UsageError
+from shiftproof.execution import single_threaded
+from shiftproof.rng import torch_generator
+
+__all__ = ["check_classifier", "check_seed"]
+
+EXAMPLES = 4
+TOLERANCE = 1e-3
+"""Of logits, relative to the largest: rounding is a thousand times smaller, a changed function far larger."""
+
+
+def check_seed(seed: object) -> int:
+    """A whole number of at least 0."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise UsageError(f"the seed is {seed!r}; it should be a whole number of at least 0")
+    return int(seed)
+
+
+def check_classifier(model: nn.Module, domain: Domain) -> int:
+    """Refuse a model that is not one fixed function of a single input; return how many classes it tells apart.
+
+    A guarantee is about a function. A model in train mode, with dropout, with statistics of the batch, or with a random
+    draw inside is none.
+    """
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"the model is {type(model).__name__}; it should be a torch.nn.Module that returns logits")
+    if not len(domain):
+        raise DataError(f"domain {domain.name!r} has no samples to certify")
+    if model.training:
+        raise ModelError("the model is in train mode, in which it is not one fixed function; call model.eval() first")
+    for name, layer in model.named_modules():
+        if layer.training:
+            raise ModelError(f"layer {name!r} ({type(layer).__name__}) is in train mode; call model.eval() first")
+    inputs = _examples(domain)
+    with torch.inference_mode(), single_threaded():
+        logits = _logits(model, inputs)
+        classes = logits.shape[1]
+        if classes < 2:
+            raise ModelError("the model has one class: there is nothing to certify")
+        if classes < len(domain.classes):
+            raise ModelError(f"the model has {classes} outputs, but the data has {len(domain.classes)} classes")
+        if _differ(logits, _logits(model, inputs)):
+            raise ModelError("the model is random: the same inputs give other outputs, so that no guarantee can hold")
+        alone = torch.cat([_logits(model, one[None]) for one in inputs])
+        other = torch.cat([_logits(model, torch.stack([one, 1 - one]))[:1] for one in inputs])
+    if _differ(logits, alone) or _differ(logits, other):
+        raise ModelError(
+            "the model's output for a sample depends on the other samples in its batch (BatchNorm with the batch's own "
+            "statistics?), so that no guarantee for one sample can hold"
+        )
+    return int(classes)
+
+
+def _examples(domain: Domain) -> Tensor:
+    """A few samples of the domain and as many noisy ones: noise is what the model will see."""
+    inputs = domain.take(np.linspace(0, len(domain) - 1, min(EXAMPLES, len(domain)), dtype=np.int64))[0]
+    noise = torch.randn(inputs.shape, generator=torch_generator(0, "classifier check"))
+    return torch.cat([inputs, inputs + 0.5 * noise])
+
+
+def _logits(model: nn.Module, inputs: Tensor) -> Tensor:
+    parameter = next(model.parameters(), None)
+    try:
+        logits: Any = model(inputs if parameter is None else inputs.to(parameter.device))
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ModelError(f"the model does not take inputs of shape {tuple(inputs.shape[1:])}: {reason}") from error
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(inputs):
+        raise ModelError("the model should return logits, one row of numbers a sample")
+    if not bool(torch.isfinite(logits).all()):
+        raise ModelError("the model returns values that are not numbers (NaN or infinite)")
+    return logits
+
+
+def _differ(one: Tensor, other: Tensor) -> bool:
+    scale = max(1.0, float(one.abs().max()))
+    return bool((one - other).abs().max() > TOLERANCE * scale)

@@ -1,0 +1,224 @@
+"""The sampling engine: many images, shared noise, votes that depend on nothing but image and noise index."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from shiftproof.certification.bank import CHOOSING, COUNTING, Block, blocks, draw_block, off_grid
+from shiftproof.certification.certificates import Certificates, certified_rows
+from shiftproof.certification.certifier import Job, Memory
+from shiftproof.certification.smoothing import RandomizedSmoothing
+from shiftproof.certification.tally import Tally
+from shiftproof.certification.voting import Voter
+from shiftproof.certification.wording import smoothing_guarantee
+from shiftproof.domains import Domain
+from shiftproof.errors import UsageError
+from shiftproof.execution import can_be_sent, progress_bar, run_shards, single_threaded
+from shiftproof.models.files import fingerprint
+from shiftproof.models.prepare import Prepared, prepare
+from shiftproof.types import IntArray
+
+__all__ = ["Rate", "Sampling", "Work", "measure_rate", "sample"]
+
+SHARD_IMAGES, SHARD_BYTES = 256, 32 << 20
+PROBE_SECONDS = 0.3
+
+Part = tuple[str, list[Any] | None, int]
+"""Which setting and image, and of one tile its state so far and how many votes are new.
+
+Without a state: the image is settled, and the number is of votes that it did not need.
+"""
+
+
+def sample(job: Job, settings: Sequence[RandomizedSmoothing]) -> list[Certificates]:
+    """Certificates of every setting, over the samples of the job's domain in their order."""
+    if len({(setting.noise.law, setting.noise.size(job.domain.shape)) for setting in settings}) > 1:
+        raise UsageError("settings of one job share their noise: give them the same kind of noise, with any sigma")
+    began = time.perf_counter()
+    sampling = Sampling(job, tuple(settings))
+    rate = measure_rate(sampling)
+    shards = sampling.shards()
+    work = Work(sampling, shards, dict(job.record.done))
+    total = len(job.domain) * sum(setting.n0 + setting.n for setting in settings)
+    if job.workers > 1 and not can_be_sent(work):
+        warnings.warn("the model can't be sent to worker processes; it runs in this one", stacklevel=2)
+    tallies = [Tally(setting, len(job.domain), job.classes) for setting in settings]
+    for key, state in job.record.done.items():
+        number, image = _place(key)
+        tallies[number].restore(image, state)
+    finished = sum(len(tally.settle(np.arange(len(job.domain)), job.domain.labels)) for tally in tallies)
+    spent, images = 0, f"{len(job.domain) * len(settings):,} images"
+    with progress_bar(job.label, total, job.progress, sum(tally.spent() for tally in tallies)) as bar:
+        for _, (key, state, votes) in run_shards(work, range(len(shards)), job.workers, seconds=rate.seconds(total)):
+            if state is None:
+                finished += 1
+            else:
+                job.record.append(key, state)
+                number, image = _place(key)
+                tallies[number].restore(image, state)
+                spent += votes
+            pace = spent / max(time.perf_counter() - began, 1e-9)
+            bar.advance(votes, f"{finished:,}/{images}, {pace:,.0f} passes/s")
+    seconds = time.perf_counter() - began
+    return [_certificates(sampling, tally, seconds) for tally in tallies]
+
+
+@dataclass(frozen=True, eq=False)
+class Sampling:
+    """What is sampled; every process prepares the model for itself, once."""
+
+    job: Job
+    settings: tuple[RandomizedSmoothing, ...]
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        """The model, frozen and made fast."""
+        job = self.job
+        return prepare(job.model, job.domain.shape, precision=job.precision, backend=job.backend)
+
+    @cached_property
+    def voters(self) -> tuple[Voter, ...]:
+        """One for each setting."""
+        shape, classes = self.job.domain.shape, self.job.classes
+        return tuple(Voter(self.prepared, setting.noise, shape, classes) for setting in self.settings)
+
+    def draws(self, block: Block, purpose: str) -> Any:
+        """The standard draws of a block, shared by all images and settings."""
+        return draw_block(self.settings[0].noise, self.job.domain.shape, block, self.job.seed, purpose)
+
+    def blocks(self, n: int) -> Iterator[Block]:
+        """The blocks of the first `n` noise indices."""
+        return blocks(self.settings[0].noise.size(self.job.domain.shape), n)
+
+    def shards(self) -> list[IntArray]:
+        """Images that share a process and its noise; how they are cut changes no vote."""
+        images, shape = len(self.job.domain), self.job.domain.shape
+        most = max(1, min(SHARD_IMAGES, SHARD_BYTES // (4 * max(1, int(np.prod(shape))))))
+        count = max(-(-images // most), min(self.job.workers, images))
+        return np.array_split(np.arange(images), count)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # what is prepared stays here, and so does the open file of the record
+        return {"job": replace(self.job, record=Memory()), "settings": self.settings}
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """The loop over one shard, in a form that can be sent to another process."""
+
+    sampling: Sampling
+    shards: list[IntArray]
+    before: dict[str, Any]
+
+    def __call__(self, shard: int) -> Iterator[Part]:
+        sampling, images = self.sampling, self.shards[shard]
+        settings = sampling.settings
+        tallies = [Tally(setting, len(images), sampling.job.classes) for setting in settings]
+        for number, tally in enumerate(tallies):
+            for place, image in enumerate(images):
+                if (state := self.before.get(f"{number}:{image}")) is not None:
+                    tally.restore(place, state)
+        inputs, labels = sampling.job.domain.take(images)[0], sampling.job.domain.labels[images]
+        for tally in tallies:
+            tally.settle(np.arange(len(images)), labels)
+        placed = [[voter.place_image(image[None]) for image in inputs] for voter in sampling.voters]
+        for purpose, most in ((CHOOSING, max(s.n0 for s in settings)), (COUNTING, max(s.n for s in settings))):
+            for block in sampling.blocks(most):
+                draws = None
+                for number, (voter, tally) in enumerate(zip(sampling.voters, tallies, strict=True)):
+                    waiting = tally.waiting(purpose, block)
+                    if not len(waiting):
+                        continue
+                    draws = sampling.draws(block, purpose) if draws is None else draws
+                    noise = voter.place_noise(draws)
+                    for place in waiting:
+                        count = min(block.stop, tally.target(purpose)) - block.start
+                        tally.add(purpose, place, voter.votes(placed[number][place], noise, count), count)
+                        yield f"{number}:{images[place]}", tally.state(place), count
+                    for place in tally.settle(waiting, labels):
+                        yield f"{number}:{images[place]}", None, tally.saved(place)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Forward passes a second of one single-threaded process, measured just now."""
+
+    passes: float
+    workers: int
+
+    def seconds(self, passes: float) -> float:
+        """How long so many passes take with all workers."""
+        return passes / self.passes / self.workers
+
+
+def measure_rate(sampling: Sampling, seconds: float = PROBE_SECONDS) -> Rate:
+    """Vote on the first image for a moment."""
+    voter = sampling.voters[0]
+    block = next(iter(sampling.blocks(1)))
+    noise = voter.place_noise(sampling.draws(block, "probe"))
+    image = voter.place_image(sampling.job.domain.take([0])[0])
+    count = min(sampling.prepared.slice_size, len(noise))
+    with single_threaded():
+        voter.votes(image, noise, count)
+        began, passes = time.perf_counter(), 0
+        while passes == 0 or time.perf_counter() - began < seconds:
+            voter.votes(image, noise, count)
+            passes += count
+    return Rate(passes / (time.perf_counter() - began), sampling.job.workers)
+
+
+def _place(key: str) -> tuple[int, int]:
+    number, image = key.split(":")
+    return int(number), int(image)
+
+
+def _certificates(sampling: Sampling, tally: Tally, seconds: float) -> Certificates:
+    job, setting = sampling.job, tally.setting
+    noise, levels = setting.noise, setting.levels(job.classes)
+    votes = tally.votes(job.domain.labels, _distance_to_grid(job.domain, noise))
+    prepared = sampling.prepared.description
+    return Certificates(
+        ids=job.domain.ids,
+        chosen=votes.chosen,
+        skipped=votes.skipped,
+        count=votes.count,
+        runner_up=votes.runner_up,
+        runner_up_count=votes.runner_up_count,
+        n=votes.n,
+        off_grid=votes.off_grid,
+        **certified_rows(noise, votes, setting.n, levels),
+        norm=noise.norm,
+        units=noise.units,
+        alpha=setting.alpha,
+        guarantee=smoothing_guarantee(noise, setting.alpha, prepared),
+        levels=levels,
+        noise=noise,
+        samples=setting.n,
+        classes=job.classes,
+        precision=job.precision,
+        seed=job.seed,
+        fingerprint=fingerprint(job.model),
+        details={
+            "certifier": repr(setting),
+            "n0": setting.n0,
+            "stop": str(setting.stop),
+            "prepared": prepared,
+            "backend": job.backend,
+            "data": job.domain.fingerprint,
+            "domain": job.domain.name,
+            "seconds": seconds,
+        },
+    )
+
+
+def _distance_to_grid(domain: Domain, noise: Any) -> Any:
+    if not noise.additive:
+        return np.zeros(len(domain))
+    return np.concatenate([off_grid(domain.take(block)[0].double().numpy(), noise.norm) for block in domain.blocks])

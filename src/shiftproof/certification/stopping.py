@@ -1,0 +1,174 @@
+"""When an image has been sampled enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator
+
+from shiftproof.certification.budget import Levels, bounds
+from shiftproof.errors import UsageError
+from shiftproof.perturbations.noise import Noise
+from shiftproof.statistics import sequence_lower, sequence_upper
+from shiftproof.types import FloatArray, IntArray
+
+__all__ = ["Full", "Look", "Radii", "Stop", "StopOption", "Within", "as_stop"]
+
+FUTILE = 1e-3
+"""Giving up costs certificates, never soundness: wrong this often at most, on images whose answer is a near tie."""
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What is known of some images in the middle of sampling. Every radius is computed when a rule asks for it."""
+
+    noise: Noise
+    count: IntArray
+    rival_count: IntArray
+    drawn: IntArray
+    n: int
+    levels: Levels
+
+    @cached_property
+    def proven(self) -> FloatArray:
+        """The radius that holds if sampling stops now."""
+        known = bounds(self.count, self.rival_count, self.drawn, self.n, self.levels)
+        return self.noise.radius(known.miss, known.rival)
+
+    @cached_property
+    def projected(self) -> FloatArray:
+        """The radius at the full number of samples if they went on as they began."""
+        share = self.n / self.drawn
+        return self._final(np.round(self.count * share), np.round(self.rival_count * share))
+
+    @cached_property
+    def reachable(self) -> FloatArray:
+        """The radius at the full number of samples if the probabilities are as good as the votes still allow."""
+        best = sequence_upper(self.count, self.drawn, FUTILE)
+        rival = sequence_lower(self.rival_count, self.drawn, FUTILE)
+        left = self.n - self.drawn
+        count = np.minimum(np.ceil(best * self.n), self.count + left)
+        return self._final(count, np.maximum(np.floor(rival * self.n), self.rival_count))
+
+    def _final(self, count: FloatArray, rival_count: FloatArray) -> FloatArray:
+        rivals = np.minimum(rival_count, self.n - count).astype(np.int64)
+        final = bounds(count.astype(np.int64), rivals, np.full(len(count), self.n), self.n, self.levels)
+        return self.noise.radius(final.miss, final.rival)
+
+
+class Stop(Protocol):
+    """A rule: a frozen dataclass that says which images need no more samples."""
+
+    @property
+    def early(self) -> bool:
+        """Whether the rule ever stops before the end; if it may, a part of alpha pays for it."""
+
+    def decided(self, look: Look) -> Mask:
+        """For each image, whether its question is decided."""
+
+
+@dataclass(frozen=True)
+class Full:
+    """Sample every image the full number of times."""
+
+    early = False
+
+    def decided(self, look: Look) -> Mask:
+        """Never."""
+        return np.zeros(len(look.drawn), bool)
+
+    def __str__(self) -> str:
+        return "full"
+
+
+@dataclass(frozen=True)
+class Radii:
+    """Stop an image once every asked radius is decided: certified, or out of reach.
+
+    Nested questions need no sharing of alpha. The radius of an image that stopped is a lower bound of what more samples
+    would give: certified accuracy at the asked radii is what counts, an average of radii is biased low.
+    """
+
+    radii: tuple[float, ...]
+    early = True
+
+    def __init__(self, radii: Iterable[float]) -> None:
+        try:
+            values = tuple(sorted({float(radius) for radius in radii}))
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"radii are {radii!r}; they should be numbers of at least 0, such as 0,0.25,0.5"
+            ) from error
+        if not values or not all(0 <= radius < math.inf for radius in values):
+            raise UsageError(f"radii are {list(values)}; they should be numbers of at least 0, such as 0,0.25,0.5")
+        object.__setattr__(self, "radii", values)
+
+    def decided(self, look: Look) -> Mask:
+        """Certified or given up, for every radius. Radius 0 asks for any certificate at all."""
+        asked = np.maximum(self.radii, np.nextafter(0, 1))[:, None]
+        certified = look.proven >= asked
+        if certified.all():
+            return np.ones(len(look.drawn), bool)
+        return np.asarray((certified | (look.reachable < asked)).all(0))
+
+    def __str__(self) -> str:
+        return "radii:" + ",".join(f"{radius:g}" for radius in self.radii)
+
+
+@dataclass(frozen=True)
+class Within:
+    """Stop an image once its radius is at least `fraction` of what the full number of samples would probably give.
+
+    The radius that is reported holds as it is; how near it is to the full one is a projection, not a promise.
+    """
+
+    fraction: float
+    early = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction < 1:
+            raise UsageError(f"Within({self.fraction}) should be a fraction between 0 and 1, such as 0.95")
+
+    def decided(self, look: Look) -> Mask:
+        """Near enough, or hopeless."""
+        near = (look.proven > 0) & (look.proven >= self.fraction * look.projected)
+        decided: Mask = near | (look.reachable <= 0)
+        return decided
+
+    def __str__(self) -> str:
+        return f"within:{self.fraction:g}"
+
+
+def as_stop(value: Any) -> Stop:
+    """A rule from what a caller may give: a rule, "full", "radii:0,0.25,0.5", "within:0.95", or a list of radii.
+
+    >>> as_stop("radii:0,0.5")
+    Radii(radii=(0.0, 0.5))
+    """
+    if hasattr(value, "decided"):
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, list | tuple):
+        return Radii(value)
+    name, _, text = str(value).partition(":")
+    try:
+        if name == "full" and not text:
+            return Full()
+        if name == "radii":
+            return Radii(float(part) for part in text.split(","))
+        if name == "within":
+            return Within(float(text))
+    except ValueError as error:
+        raise UsageError(f"stop is {value!r}: {text!r} is not a number, or several with commas") from error
+    raise UsageError(f"stop is {value!r}; it should be full, radii:0,0.25,0.5 or within:0.95")
+
+
+StopOption = Annotated[Any, BeforeValidator(as_stop)]
+"""For fields of dataclasses that are filled from YAML or a command line."""

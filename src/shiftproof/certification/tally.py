@@ -1,0 +1,109 @@
+"""The votes so far of some images under one setting, and who needs more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shiftproof.certification.bank import CHOOSING, Block
+from shiftproof.certification.certificates import Votes
+from shiftproof.certification.smoothing import RandomizedSmoothing
+from shiftproof.certification.stopping import Look
+from shiftproof.types import FloatArray, IntArray
+
+__all__ = ["Tally"]
+
+
+class Tally:
+    """Counts of every class for every image; `state` and `restore` carry one image's from process to process.
+
+    First `n0` votes choose the class, in `chosen`; then the counts start again from nothing.
+    """
+
+    def __init__(self, setting: RandomizedSmoothing, images: int, classes: int) -> None:
+        self.setting = setting
+        self.levels = setting.levels(classes)
+        self.chosen = np.full(images, -1)
+        self.drawn = np.zeros(images, np.int64)
+        self.counts = np.zeros((images, classes), np.int64)
+        self.settled = np.zeros(images, bool)
+
+    def target(self, purpose: str) -> int:
+        """How many votes there are for a purpose at most."""
+        return self.setting.n0 if purpose == CHOOSING else self.setting.n
+
+    def waiting(self, purpose: str, block: Block) -> IntArray:
+        """The images that need the votes of this block."""
+        if block.start >= self.target(purpose):
+            return np.zeros(0, np.int64)
+        right_stage = (self.chosen < 0) if purpose == CHOOSING else (self.chosen >= 0)
+        return np.flatnonzero(right_stage & ~self.settled & (self.drawn == block.start))
+
+    def settle(self, images: IntArray, labels: IntArray) -> IntArray:
+        """Look at some images, and return those of them that need no more votes from now on.
+
+        Decided by the votes alone, at the end of a block, so that a restart decides alike.
+        """
+        images = images[(self.chosen[images] >= 0) & ~self.settled[images]]
+        enough = self.skipped(labels)[images] | (self.drawn[images] >= self.setting.n)
+        looked_at = ~enough & (self.drawn[images] > 0)
+        open_ = images[looked_at]
+        if self.setting.stop.early and len(open_):
+            rival, _ = self._rivals(open_)
+            count = self.counts[open_, self.chosen[open_]]
+            look = Look(self.setting.noise, count, rival, self.drawn[open_], self.setting.n, self.levels)
+            enough[looked_at] = self.setting.stop.decided(look)
+        self.settled[images[enough]] = True
+        return images[enough]
+
+    def skipped(self, labels: IntArray) -> NDArray[np.bool_]:
+        """Which images are not certified because they are wrong anyway."""
+        wrong: NDArray[np.bool_] = (self.chosen >= 0) & (self.chosen != labels) & self.setting.skip_wrong
+        return wrong
+
+    def add(self, purpose: str, image: int, votes: IntArray, count: int) -> None:
+        """Count a tile; the last one for the choice of a class makes the choice."""
+        self.counts[image] += votes
+        self.drawn[image] += count
+        if purpose == CHOOSING and self.drawn[image] >= self.setting.n0:
+            self.chosen[image] = int(self.counts[image].argmax())
+            self.counts[image] = 0
+            self.drawn[image] = 0
+
+    def state(self, image: int) -> list[Any]:
+        """One image's state, in a form that fits into JSON: class, votes drawn, and how many each class has."""
+        counts = self.counts[image]
+        some = np.flatnonzero(counts)
+        return [int(self.chosen[image]), int(self.drawn[image]), some.tolist(), counts[some].tolist()]
+
+    def restore(self, image: int, state: list[Any]) -> None:
+        """Take over what `state` gave."""
+        self.chosen[image], self.drawn[image], some, counts = state
+        self.counts[image] = 0
+        self.counts[image, some] = counts
+
+    def saved(self, image: int) -> int:
+        """How many votes a settled image did not need."""
+        return int(self.setting.n - self.drawn[image])
+
+    def spent(self) -> int:
+        """Votes that are done or not needed, of all images."""
+        own = self.drawn + np.where(self.chosen >= 0, self.setting.n0, 0)
+        return int(np.where(self.settled, self.setting.n0 + self.setting.n, own).sum())
+
+    def votes(self, labels: IntArray, off_grid: FloatArray) -> Votes:
+        """The columns of a certificate that come from counting."""
+        every = np.arange(len(self.chosen))
+        rival_count, rival = self._rivals(every)
+        skipped = self.skipped(labels)
+        count = self.counts[every, self.chosen]
+        return Votes(self.chosen, skipped, count, rival, rival_count, self.drawn, off_grid)
+
+    def _rivals(self, images: IntArray) -> tuple[IntArray, IntArray]:
+        """The largest count of any class but the chosen one, and which class has it."""
+        others = self.counts[images].copy()
+        others[np.arange(len(images)), self.chosen[images]] = -1
+        best = others.argmax(1)
+        return others[np.arange(len(images)), best], best

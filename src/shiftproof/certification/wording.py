@@ -1,0 +1,23 @@
+"""The promise of a certificate, in a sentence."""
+
+from __future__ import annotations
+
+from shiftproof.perturbations.noise import Noise
+
+__all__ = ["TOGETHER", "smoothing_guarantee"]
+
+TOGETHER = (
+    "For each image, fixed before the noise seed was drawn, the probability that its radius is too large is at most "
+    "alpha. Images, domains and models in this report share noise, so errors can occur together; the expected number "
+    "of wrong certificates is at most alpha x N."
+)
+"""What may and may not be concluded from many certificates at once."""
+
+
+def smoothing_guarantee(noise: Noise, alpha: float, classifier: str) -> str:
+    """Of randomized smoothing: which ideal classifier, against what, with what probability."""
+    return (
+        f"The smoothed classifier, which answers with the class that the evaluated model ({classifier}) gives most "
+        f"probably under {noise!r}, gives the certified class under {noise.claim}; for each image that was fixed "
+        f"before the seed was drawn, this is wrong with probability at most {alpha:g} over the seed."
+    )
