@@ -60,7 +60,7 @@ class Case:
 
 
 CASES = {
-    "mlp": Case("mlp", {"width": 390}, (2, 28, 28), 2, 128, 2_048, 40_000),
+    "mlp": Case("mlp", {"width": 390}, (2, 28, 28), 2, 256, 2_048, 40_000),
     "cnn": Case("cnn", {}, (3, 32, 32), 10, 16, 256, 3_000),
     "preact-resnet18": Case("preact-resnet18", {}, (3, 32, 32), 10, 2, 128, 256),
 }
@@ -93,7 +93,8 @@ def worker(connection: Connection, case: Case) -> None:
     """Answer 'engine', 'bf16' or 'raw' with the number of passes, after doing them."""
     keep_freed_memory()
     torch.set_num_threads(1)
-    work = {precision: _work(case, precision) for precision in ("f32", "bf16")}  # type: ignore[arg-type]
+    precisions: tuple[Precision, ...] = ("f32", "bf16")
+    work = {precision: _work(case, precision) for precision in precisions}
     prepared = work["f32"].sampling.prepared
     inputs = (0.5 + SIGMA * torch.randn(prepared.slice_size, *case.shape)).contiguous(memory_format=torch.channels_last)
     connection.send("ready")

@@ -79,7 +79,7 @@ def test_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     used = []
     original = workers._in_processes
     monkeypatch.setattr(workers, "_in_processes", lambda *arguments: used.append(1) or original(*arguments))
-    monkeypatch.setattr("shiftproof.execution.workers.run_shards.__defaults__", (1, 0.0))
+    monkeypatch.setattr("shiftproof.execution.workers.run_shards.__defaults__", (1, 0.0, 1.0))
     both = run_probe(Clean(), model, DOMAIN, EvidenceStore(tmp_path / "2"), workers=2)
     assert used
     assert both.table.drop(["seconds"]).equals(alone.table.drop(["seconds"]))

@@ -2,9 +2,11 @@
 
 import errno
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -115,20 +117,24 @@ def test_a_journal_of_another_question_is_discarded(tmp_path: Path) -> None:
         assert journal.done == {}
 
 
-def square(shard: int) -> tuple[int, int]:
-    return shard * shard, torch.get_num_threads()
+def square(shard: int) -> Iterator[tuple[int, int]]:
+    yield shard * shard, torch.get_num_threads()
 
 
-def broken(shard: int) -> int:
+def letters(shard: int) -> Iterator[str]:
+    yield from "abc"[: shard + 1]
+
+
+def broken(shard: int) -> Iterator[int]:
+    yield shard
     if shard == 3:
         raise ModelError("shard 3 is bad")
-    return shard
 
 
-def dying(shard: int) -> int:
+def dying(shard: int) -> Iterator[int]:
     if shard:
         os._exit(9)
-    return shard
+    yield shard
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -137,6 +143,13 @@ def test_every_shard_is_run_once_on_one_thread(workers: int) -> None:
     results = dict(run_shards(square, range(7), workers, worth=0.0))
     assert results == {shard: (shard * shard, 1) for shard in range(7)}
     assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_parts_of_a_shard_come_in_order(workers: int) -> None:
+    parts = list(run_shards(letters, range(3), workers, worth=0.0, seconds=1.0))
+    for shard in range(3):
+        assert "".join(part for owner, part in parts if owner == shard) == "abc"[: shard + 1]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -152,7 +165,14 @@ def test_a_dead_worker_is_reported() -> None:
 
 def test_what_can_not_be_sent_runs_in_process() -> None:
     here = os.getpid()
-    assert {pid for _, pid in run_shards(lambda _: os.getpid(), range(3), 2, worth=0.0)} == {here}
+    assert {pid for _, pid in run_shards(lambda _: [os.getpid()], range(3), 2, worth=0.0)} == {here}
+
+
+def test_workers_are_gone_when_their_work_is_no_longer_wanted() -> None:
+    parts = run_shards(letters, range(3), 2, worth=0.0, seconds=1.0)
+    next(parts)
+    parts.close()
+    assert not multiprocessing.active_children()
 
 
 def test_progress_writes_plain_lines_to_a_log(

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from shiftproof.errors import UnknownName, UsageError
 
-__all__ = ["Catalogue", "Entry", "checked_options", "options_of"]
+__all__ = ["Catalogue", "Entry", "checked_options", "options_of", "plain_options"]
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -156,3 +156,15 @@ def options_of(cls: type) -> dict[str, Any]:
         else:
             defaults[item.name] = ... if item.default is MISSING else item.default
     return defaults
+
+
+def plain_options(method: object) -> dict[str, Any]:
+    """The options of a method as they are set, in a form that fits into JSON: what does not fit is written out."""
+    values = {name: getattr(method, name) for name in options_of(type(method))}
+    return {name: value if _is_plain(value) else repr(value) for name, value in values.items()}
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, str | int | float)

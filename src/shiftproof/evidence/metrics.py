@@ -8,10 +8,32 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shiftproof.errors import UsageError
+from shiftproof.evidence.certified import (
+    abstention_rate,
+    average_certified_radius,
+    certified_accuracy,
+    certified_interval,
+    curve_band,
+    envelope,
+    radius_difference,
+    radius_interval,
+)
 from shiftproof.statistics import Sample, bootstrap_difference, bootstrap_mean, interval
 from shiftproof.types import Estimate
 
-__all__ = ["accuracy", "gap", "interval"]
+__all__ = [
+    "abstention_rate",
+    "accuracy",
+    "average_certified_radius",
+    "certified_accuracy",
+    "certified_interval",
+    "curve_band",
+    "envelope",
+    "gap",
+    "interval",
+    "radius_difference",
+    "radius_interval",
+]
 
 
 def accuracy(correct: ArrayLike, groups: ArrayLike | None = None, level: float = 0.95) -> Estimate:

@@ -73,6 +73,11 @@ def _read(path: Path) -> Any:
         table = pq.read_table(path)
     except (OSError, pa.ArrowInvalid) as error:
         raise DataError(f"{path} is not a readable Parquet file: {error}") from error
-    if not table.schema.equals(SCHEMA):
+    unknown = [item.name for item in table.schema if item.name not in SCHEMA.names or item != SCHEMA.field(item.name)]
+    if unknown or not table.num_columns:
         raise DataError(f"{path} does not hold evidence: its columns differ")
-    return table
+    # a file from before a column existed holds nothing in it
+    missing = [item for item in SCHEMA if item.name not in table.schema.names]
+    for item in missing:
+        table = table.append_column(item, pa.nulls(table.num_rows, item.type))
+    return table.select(SCHEMA.names)

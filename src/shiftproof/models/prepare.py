@@ -79,7 +79,8 @@ def prepare(
         if split:
             first, linear = _split_first_layer(traced)
             steps += ["first layer split off"] if first is not None else []
-        _relu_in_place(traced)
+        if backend == "torch":
+            _relu_in_place(traced)
     rest: nn.Module = frozen if traced is None else traced
     example = torch.zeros(2, *shape)
     with torch.inference_mode():
@@ -90,7 +91,7 @@ def prepare(
     if backend == "openvino":
         from shiftproof.models.openvino import compile_for_openvino
 
-        run, version = compile_for_openvino(rest, hidden[:1].expand(slice_size, *hidden.shape[1:]), precision)
+        run, version = compile_for_openvino(rest, torch.zeros(slice_size, *hidden.shape[1:]), precision)
         steps.append(version)
     else:
         run = _in_torch(rest, traced, precision)

@@ -6,8 +6,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from shiftproof.domains import Domain
 from shiftproof.errors import ModelError
-from shiftproof.probes.probe import PROBES, Columns
+from shiftproof.probes.probe import PROBES, Columns, Cost, ProbeTask, block_cost, measure_blocks
 
 __all__ = ["Clean"]
 
@@ -18,6 +19,14 @@ class Clean:
     """Predictions on the samples as they are."""
 
     classifier: ClassVar[str] = "base"
+
+    def collect(self, task: ProbeTask) -> Columns:
+        """Predictions of all samples."""
+        return measure_blocks(self.measure, task)
+
+    def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
+        """One pass a sample."""
+        return block_cost(self.measure, model, domain)
 
     def measure(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Columns:
         """The class with the largest logit."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,23 +17,50 @@ from shiftproof.catalogue import Catalogue, options_of
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError
 from shiftproof.evidence import SCHEMA, Evidence, EvidenceStore
-from shiftproof.execution import Mode, progress_bar, run_shards
+from shiftproof.execution import Journal, Mode, progress_bar, run_shards, single_threaded
 from shiftproof.models.files import fingerprint
 
-__all__ = ["PROBES", "Probe", "run_probe"]
+__all__ = ["PROBES", "Columns", "Cost", "Probe", "ProbeTask", "block_cost", "measure_blocks", "run_probe"]
 
 Columns = dict[str, NDArray[Any]]
+Measure = Callable[[nn.Module, Tensor, Tensor], Columns]
+
+
+@dataclass(frozen=True, eq=False)
+class ProbeTask:
+    """What a probe looks at, where it keeps what it has done, and how it may compute."""
+
+    model: nn.Module
+    domain: Domain
+    journal: Journal
+    seed: int
+    workers: int
+    progress: Mode
+    label: str
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a probe takes: passes and seconds that are expected, and at most."""
+
+    passes: int
+    seconds: float
+    most_passes: int
+    most_seconds: float
 
 
 class Probe(Protocol):
-    """A frozen dataclass that measures a block of samples."""
+    """A frozen dataclass that measures a domain."""
 
     @property
     def classifier(self) -> str:
         """base | smoothed | adapted: of which classifier the rows speak."""
 
-    def measure(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Columns:
-        """Columns of evidence for these samples; at least `prediction`."""
+    def collect(self, task: ProbeTask) -> Columns:
+        """Columns of evidence for all samples of the task's domain, in order; at least `prediction`."""
+
+    def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
+        """What that takes, from a moment's trial."""
 
 
 PROBES: Catalogue[Probe] = Catalogue("probe", "shiftproof.probes")
@@ -65,30 +92,48 @@ def run_probe(
     if finished is not None:
         return finished
     model.eval()
-    # a shard is a fixed block of the domain, so that results can't depend on the number of workers
-    blocks = domain.blocks
-    shards = range(len(blocks))
     with store.journal(path, identity) as journal:
-        todo = [shard for shard in shards if str(shard) not in journal.done]
         label = f"{name}: {model_name} on {domain.name}"
-        done = len(domain) - sum(len(blocks[shard]) for shard in todo)
-        with progress_bar(label, len(domain), progress, done) as bar:
-            for shard, result in run_shards(_Measurement(probe, model, domain), todo, workers):
-                journal.append(str(shard), result)
-                bar.advance(len(result["prediction"]))
-        ordered = [journal.done[str(shard)] for shard in shards]
-        columns = {key: np.concatenate([part[key] for part in ordered]) for key in ordered[0]}
+        columns = probe.collect(ProbeTask(model, domain, journal, seed, workers, progress, label))
         rows = _rows(columns, domain, model_name, name, repr(probe), probe.classifier, seed)
         store.finish(path, rows, identity)
         journal.discard()
     return rows
 
 
+def measure_blocks(measure: Measure, task: ProbeTask) -> Columns:
+    """Columns from a function of a block of samples.
+
+    A shard is a fixed block of the domain, so that results can't depend on the number of workers.
+    """
+    domain, journal = task.domain, task.journal
+    blocks = domain.blocks
+    todo = [shard for shard in range(len(blocks)) if str(shard) not in journal.done]
+    done = len(domain) - sum(len(blocks[shard]) for shard in todo)
+    with progress_bar(task.label, len(domain), task.progress, done) as bar:
+        for shard, result in run_shards(_Measurement(measure, task.model, domain), todo, task.workers):
+            journal.append(str(shard), result)
+            bar.advance(len(result["prediction"]))
+    ordered = [journal.done[str(shard)] for shard in range(len(blocks))]
+    return {key: np.concatenate([part[key] for part in ordered]) for key in ordered[0]}
+
+
+def block_cost(measure: Measure, model: nn.Module, domain: Domain, passes: int = 1) -> Cost:
+    """The cost of a probe that measures block by block, with so many forward passes a sample."""
+    inputs, labels = domain.take(domain.blocks[0])
+    with single_threaded():
+        measure(model, inputs, labels)
+        began = time.perf_counter()
+        measure(model, inputs, labels)
+    seconds = len(domain) * (time.perf_counter() - began) / len(labels)
+    return Cost(passes * len(domain), seconds, passes * len(domain), seconds)
+
+
 @dataclass(frozen=True)
 class _Measurement:
     """One shard's work, in a form that can be sent to another process."""
 
-    probe: Probe
+    measure: Measure
     model: nn.Module
     domain: Domain
 
@@ -96,7 +141,7 @@ class _Measurement:
         inputs, labels = self.domain.take(self.domain.blocks[shard])
         device = next((parameter.device for parameter in self.model.parameters()), torch.device("cpu"))
         began = time.perf_counter()
-        columns = self.probe.measure(self.model, inputs.to(device), labels.to(device))
+        columns = self.measure(self.model, inputs.to(device), labels.to(device))
         each = (time.perf_counter() - began) / len(labels)
         yield {key: values.tolist() for key, values in columns.items()} | {"seconds": [each] * len(labels)}
 

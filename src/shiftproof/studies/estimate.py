@@ -6,13 +6,14 @@ import sys
 import time
 from dataclasses import dataclass
 
+from torch import nn
+
 from shiftproof.domains import Domain, validation_part
-from shiftproof.execution import single_threaded
 from shiftproof.models import load_model
 from shiftproof.objectives import OBJECTIVES
 from shiftproof.probes import PROBES
 from shiftproof.studies.data import StudyData, load_study_data
-from shiftproof.studies.schema import ModelSpec, Study
+from shiftproof.studies.schema import Choice, ModelSpec, Study
 from shiftproof.training import train
 from shiftproof.training.selection import validation_accuracy
 
@@ -24,12 +25,13 @@ WARM_UP_STEPS = 3
 
 @dataclass(frozen=True)
 class Cost:
-    """What one stage of one model takes."""
+    """What one stage of one model takes, as expected and at most."""
 
     model: str
     stage: str
     forward_passes: int
     seconds: float
+    most_seconds: float
 
 
 @dataclass(frozen=True)
@@ -39,18 +41,19 @@ class StudyCost:
     costs: list[Cost]
     forward_passes: int
     seconds: float
+    most_seconds: float
     memory_mb: float
 
 
-def estimate_study(study: Study) -> StudyCost:
-    """Run a few steps of every model of the study and scale up."""
+def estimate_study(study: Study, workers: int = 1) -> StudyCost:
+    """Run a few steps of every model and a moment of every probe, and scale up."""
     data = load_study_data(study)
-    costs = [cost for name, spec in study.models.items() for cost in _costs(study, name, spec, data)]
+    costs = [cost for name, spec in study.models.items() for cost in _costs(study, name, spec, data, workers)]
     passes, seconds = sum(cost.forward_passes for cost in costs), sum(cost.seconds for cost in costs)
-    return StudyCost(costs, passes, seconds, _peak_memory_mb())
+    return StudyCost(costs, passes, seconds, sum(cost.most_seconds for cost in costs), _peak_memory_mb())
 
 
-def _costs(study: Study, name: str, spec: ModelSpec, data: StudyData) -> list[Cost]:
+def _costs(study: Study, name: str, spec: ModelSpec, data: StudyData, workers: int) -> list[Cost]:
     sources = data.sources
     model = load_model(spec.model.name, sources, seed=study.seed, **spec.model.options)
     objective = OBJECTIVES.create(spec.objective.name, spec.objective.options)
@@ -83,25 +86,25 @@ def _costs(study: Study, name: str, spec: ModelSpec, data: StudyData) -> list[Co
     evaluations = -(-recipe.steps // recipe.evaluate_every)
     trained = recipe.steps * recipe.batch * len(sources)
     evaluated = evaluations * sum(map(len, validation))
-    training = Cost(
-        name, "training", trained + evaluated, recipe.steps * seconds_a_step + evaluations * seconds_an_evaluation
-    )
+    seconds = recipe.steps * seconds_a_step + evaluations * seconds_an_evaluation
+    training = Cost(name, "training", trained + evaluated, seconds, seconds)
     return [
         training,
-        *(_probe_cost(name, choice.name, choice.options, model, data.measured) for choice in study.probes),
+        *(_probe_cost(choice, name, model, data.measured, workers) for choice in study.probes),
     ]
 
 
-def _probe_cost(name: str, probe_name: str, options: dict[str, object], model: object, places: list[Domain]) -> Cost:
-    probe = PROBES.create(probe_name, options)
-    domain = places[-1]
-    inputs, labels = domain.take(domain.blocks[0])
-    with single_threaded():
-        probe.measure(model, inputs, labels)  # type: ignore[arg-type]
-        began = time.perf_counter()
-        probe.measure(model, inputs, labels)  # type: ignore[arg-type]
-    total = sum(map(len, places))
-    return Cost(name, probe_name, total, total * (time.perf_counter() - began) / len(labels))
+def _probe_cost(choice: Choice, name: str, model: nn.Module, places: list[Domain], workers: int) -> Cost:
+    probe = PROBES.create(choice.name, choice.options)
+    model.eval()
+    costs = [probe.cost(model, domain, workers) for domain in places]
+    return Cost(
+        name,
+        choice.name,
+        sum(cost.passes for cost in costs),
+        sum(cost.seconds for cost in costs),
+        sum(cost.most_seconds for cost in costs),
+    )
 
 
 def _peak_memory_mb() -> float:

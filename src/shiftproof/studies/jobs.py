@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from shiftproof.catalogue import options_of
+from shiftproof.catalogue import plain_options
 from shiftproof.domains import Domains
 from shiftproof.domains.registry import data_set
 from shiftproof.errors import StorageError
@@ -21,6 +21,7 @@ from shiftproof.models.architecture import split_options
 from shiftproof.models.files import file_hash
 from shiftproof.models.load import model_path
 from shiftproof.objectives import OBJECTIVES, Objective, Recipe
+from shiftproof.probes import PROBES
 from shiftproof.studies.data import StudyData
 from shiftproof.studies.environment import environment
 from shiftproof.studies.schema import Choice, ModelSpec, Study
@@ -38,7 +39,7 @@ def resolved(study: Study) -> dict[str, Any]:
         "target": study.target,
         "seed": study.seed,
         "models": {name: resolved_model(spec, study.seed) for name, spec in study.models.items()},
-        "probes": [probe.model_dump() for probe in study.probes],
+        "probes": [{"name": p.name, **plain_options(PROBES.create(p.name, p.options))} for p in study.probes],
     }
 
 
@@ -47,7 +48,7 @@ def resolved_model(spec: ModelSpec, seed: int) -> dict[str, Any]:
     objective, recipe = _objective(spec)
     return {
         "model": _network(spec.model) if spec.model.name in MODELS else _given(spec.model),
-        "objective": {"name": spec.objective.name, **_fields(objective)},
+        "objective": {"name": spec.objective.name, **plain_options(objective)},
         "recipe": asdict(recipe),
         "selection": spec.selection or objective.selection,
         "seed": seed if spec.seed is None else spec.seed,
@@ -166,7 +167,7 @@ def _objective(spec: ModelSpec) -> tuple[Objective, Recipe]:
 
 def _data(choice: Choice) -> dict[str, Any]:
     chosen = data_set(choice.name, choice.options)
-    return {"name": choice.name, **{name: getattr(chosen, name) for name in options_of(type(chosen))}}
+    return {"name": choice.name, **plain_options(chosen)}
 
 
 def _network(choice: Choice) -> dict[str, Any]:
@@ -180,7 +181,3 @@ def _given(choice: Choice) -> dict[str, Any]:
     if choice.name.startswith("file:"):
         record["sha256"] = file_hash(model_path(choice.name))
     return record
-
-
-def _fields(objective: Objective) -> dict[str, Any]:
-    return {name: getattr(objective, name) for name in options_of(type(objective))}

@@ -1,0 +1,73 @@
+"""What certification will cost, from a trial on a few samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from shiftproof.certification.certifier import Job, Memory
+from shiftproof.certification.engine import Sampling, measure_rate, sample
+from shiftproof.certification.smoothing import RandomizedSmoothing
+from shiftproof.certification.tally import Tally
+from shiftproof.rng import numpy_generator
+from shiftproof.types import FloatArray, IntArray
+
+__all__ = ["SamplingCost", "estimate_sampling"]
+
+TRIAL_IMAGES, TRIAL_SAMPLES, RATE_SECONDS = 32, 256, 1.0
+
+
+@dataclass(frozen=True)
+class SamplingCost:
+    """Forward passes and seconds: as expected, and if no image stops early."""
+
+    passes: int
+    seconds: float
+    most_passes: int
+    most_seconds: float
+
+
+def estimate_sampling(job: Job, setting: RandomizedSmoothing) -> SamplingCost:
+    """For all `n` samples a matter of speed; with a stopping rule, votes of a trial say how soon images stop."""
+    rate = measure_rate(Sampling(job, (setting,)), RATE_SECONDS)
+    images = len(job.domain)
+    most = images * (setting.n0 + setting.n)
+    if not setting.stop.early and not setting.skip_wrong:
+        return SamplingCost(most, rate.seconds(most), most, rate.seconds(most))
+    passes = int(images * _mean_passes(job, setting))
+    return SamplingCost(passes, rate.seconds(passes), most, rate.seconds(most))
+
+
+def _mean_passes(job: Job, setting: RandomizedSmoothing) -> float:
+    """Certify a few images with few samples, then let the rule run on votes drawn with the frequencies found."""
+    few = np.unique(np.linspace(0, len(job.domain) - 1, TRIAL_IMAGES, dtype=np.int64))
+    trial = replace(job, domain=job.domain.subset(few), record=Memory(), workers=1, progress="off")
+    n = min(TRIAL_SAMPLES, setting.n)
+    votes = sample(trial, [replace(setting, n=n, stop="full", skip_wrong=False)])[0]
+    frequencies = np.stack([votes.count, votes.runner_up_count, n - votes.count - votes.runner_up_count], 1)
+    # what was never seen may still happen: half a vote for each
+    probabilities = (frequencies + 0.5) / (frequencies + 0.5).sum(1, keepdims=True)
+    wrong = (votes.chosen != job.domain.labels[few]) & setting.skip_wrong
+    drawn = _simulated(setting, probabilities, Sampling(trial, (setting,)), job.classes)
+    return float(np.where(wrong, setting.n0, setting.n0 + drawn).mean())
+
+
+def _simulated(setting: RandomizedSmoothing, probabilities: FloatArray, sampling: Sampling, classes: int) -> IntArray:
+    """How many votes each image takes, by the rule itself on votes drawn with given probabilities."""
+    generator = numpy_generator(0, "estimate")
+    images = len(probabilities)
+    tally = Tally(setting, images, max(classes, 3))
+    tally.levels = setting.levels(classes)
+    tally.chosen[:] = 0
+    nobody_wrong = np.zeros(images, np.int64)
+    for block in sampling.blocks(setting.n):
+        open_ = np.flatnonzero(~tally.settled)
+        if not len(open_):
+            break
+        count = min(block.stop, setting.n) - block.start
+        for image in open_:
+            tally.counts[image, :3] += generator.multinomial(count, probabilities[image])
+            tally.drawn[image] += count
+        tally.settle(open_, nobody_wrong)
+    return tally.drawn

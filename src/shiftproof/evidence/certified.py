@@ -1,0 +1,122 @@
+"""Metrics of certificates, as pure functions: curves, averages, intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shiftproof.certification import Certificates
+from shiftproof.errors import UsageError
+from shiftproof.statistics import Sample, bootstrap_difference, bootstrap_mean, interval
+from shiftproof.types import Estimate, FloatArray
+
+__all__ = [
+    "NOTHING",
+    "abstention_rate",
+    "average_certified_radius",
+    "certified_accuracy",
+    "certified_interval",
+    "credit",
+    "curve",
+    "curve_band",
+    "envelope",
+    "radius_difference",
+    "radius_interval",
+]
+
+NOTHING = -1.0
+"""The credit of a sample that is wrong or abstains: it reaches no radius, not even 0."""
+
+
+def certified_accuracy(certificates: Certificates, labels: ArrayLike, radii: ArrayLike) -> FloatArray:
+    """The part of *all* samples that are certified, right, and have at least each of the radii; shaped like `radii`.
+
+    At radius 0 that is the accuracy of the smoothed classifier, abstentions counted as wrong.
+    """
+    return curve(credit(certificates, labels), radii)
+
+
+def average_certified_radius(
+    certificates: Certificates, labels: ArrayLike, over: Literal["all", "correct"] = "all"
+) -> float:
+    """The mean radius, with 0 for samples that are wrong or abstain; over "correct" samples only if asked.
+
+    The first is the area under the curve of certified accuracy. The second hides what accuracy loses under a shift.
+    From samples that stopped early either is biased low: `certificates.stops_early` tells.
+    """
+    if over not in ("all", "correct"):
+        raise UsageError(f"over is {over!r}; it should be 'all' or 'correct'")
+    earned = credit(certificates, labels)
+    if over == "correct":
+        earned = earned[earned > NOTHING]
+    return float(np.maximum(earned, 0.0).mean()) if len(earned) else 0.0
+
+
+def abstention_rate(certificates: Certificates) -> float | None:
+    """The part of samples on which no class is certified; None if wrong ones were skipped: nobody knows of those."""
+    return None if certificates.skipped.any() else float(certificates.abstained.mean())
+
+
+def certified_interval(
+    certificates: Certificates, labels: ArrayLike, radius: float = 0.0, level: float = 0.95
+) -> Estimate:
+    """Certified accuracy at one radius with its Clopper-Pearson interval over images, for this noise bank.
+
+    Of the true certified accuracy only the lower limit holds: more votes would certify more.
+    """
+    earned = credit(certificates, labels)
+    return interval(int((earned >= radius).sum()), len(earned), level)
+
+
+def radius_interval(certificates: Certificates, labels: ArrayLike, seed: int = 0, level: float = 0.95) -> Estimate:
+    """The average certified radius over all samples with a bootstrap interval over images, for this noise bank."""
+    return bootstrap_mean(_sample(certificates, labels), seed, level=level)
+
+
+def radius_difference(
+    one: Certificates, other: Certificates, labels: ArrayLike, seed: int = 0, level: float = 0.95
+) -> Estimate:
+    """By how much one model's average certified radius exceeds another's on the same samples; paired."""
+    return bootstrap_difference([_sample(one, labels)], [_sample(other, labels)], seed, level=level)
+
+
+def credit(certificates: Certificates, labels: ArrayLike) -> FloatArray:
+    """The radius of every sample that is certified and right, `NOTHING` for the others."""
+    wanted = np.asarray(labels)
+    if wanted.shape != certificates.prediction.shape:
+        raise UsageError(f"there are {len(certificates)} certificates but labels of shape {wanted.shape}")
+    right = (certificates.prediction == wanted) & ~certificates.skipped
+    return np.where(right, certificates.radius, NOTHING)
+
+
+def curve(earned: ArrayLike, radii: ArrayLike) -> FloatArray:
+    """The part of samples whose credit reaches each radius."""
+    ordered = np.sort(np.asarray(earned, np.float64))
+    if not len(ordered):
+        raise UsageError("certified accuracy needs at least one sample")
+    asked = np.asarray(radii, np.float64)
+    if asked.size and not bool(np.all(asked >= 0)):
+        raise UsageError(f"radii are {asked.tolist()}; they should be at least 0")
+    reached: FloatArray = 1 - np.searchsorted(ordered, asked, side="left") / len(ordered)
+    return reached
+
+
+def curve_band(n: int, level: float = 0.95) -> float:
+    """Half the width of the Dvoretzky-Kiefer-Wolfowitz band around a whole curve of `n` images."""
+    return math.sqrt(math.log(2 / (1 - level)) / (2 * n))
+
+
+def envelope(curves: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
+    """The best of several curves at each radius. A picture: it is no classifier's curve, and has no average radius."""
+    if not curves:
+        raise UsageError("an envelope needs at least one curve")
+    best: FloatArray = np.max([np.asarray(values, np.float64) for values in curves.values()], axis=0)
+    return best
+
+
+def _sample(certificates: Certificates, labels: ArrayLike) -> Sample:
+    return Sample(np.maximum(credit(certificates, labels), 0.0), certificates.ids)
