@@ -10,14 +10,14 @@ from shiftproof.cli.options import AsJson, show_json, show_table
 
 __all__ = ["command"]
 
-KINDS = ("domains", "models", "objectives", "training", "probes", "studies")
+KINDS = ("domains", "models", "objectives", "training", "noise", "certifiers", "probes", "studies")
 
 
 def command(
     kind: Annotated[str | None, typer.Argument(help=f"{', '.join(KINDS)}; all if not given.")] = None,
     json: AsJson = False,
 ) -> None:
-    """List data sets, models, objectives, settings of training, probes and studies, with their options."""
+    """List what there is, from data sets to studies, with options."""
     from shiftproof.errors import UnknownName
 
     if kind is not None and kind not in KINDS:
@@ -47,19 +47,28 @@ def _entries(kind: str) -> list[dict[str, Any]]:
     if kind == "training":
         return _settings()
     from shiftproof.catalogue import options_of
+    from shiftproof.certification import CERTIFIERS
     from shiftproof.domains import DOMAINS
     from shiftproof.models import MODELS
     from shiftproof.models.architecture import Front
     from shiftproof.objectives import OBJECTIVES
+    from shiftproof.perturbations.noise import NOISES
     from shiftproof.probes import PROBES
 
-    catalogues: dict[str, Any] = {"domains": DOMAINS, "models": MODELS, "objectives": OBJECTIVES, "probes": PROBES}
+    catalogues: dict[str, Any] = {
+        "domains": DOMAINS,
+        "models": MODELS,
+        "objectives": OBJECTIVES,
+        "noise": NOISES,
+        "certifiers": CERTIFIERS,
+        "probes": PROBES,
+    }
     return [
         {
             "name": entry.name,
             "summary": entry.summary,
             "options": {
-                key: "required" if value is ... else value
+                key: "required" if value is ... else value if isinstance(value, str | int | float) else str(value)
                 for key, value in {**entry.options, **(options_of(Front) if kind == "models" else {})}.items()
             },
             "metadata": dict(entry.metadata),

@@ -1,0 +1,206 @@
+"""What is guaranteed, domain by domain: curves of certified accuracy, as values, text and a picture."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shiftproof.certification import Certificates
+from shiftproof.evidence import Evidence
+from shiftproof.evidence.certified import NOTHING, abstention_rate, credit, curve, curve_band, envelope
+from shiftproof.report.chart import PALETTE
+from shiftproof.statistics import Sample, bootstrap_mean, interval
+from shiftproof.types import Estimate, FloatArray
+
+__all__ = ["Series", "certified_chart", "certified_csv", "nice_radii", "series_of", "series_of_evidence"]
+
+_STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
+_COLUMNS = 6
+_POINTS = 120
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """The certificates of one model on one domain under one setting: what every sample earned, and what that means."""
+
+    model: str
+    domain: str
+    setting: str
+    earned: FloatArray
+    units_of: NDArray[np.object_]
+    grouped: bool
+    abstained: float | None
+    biased: bool
+    norm: str
+    units: str
+    alpha: float
+    guarantee: str
+
+    def at(self, radius: float) -> Estimate:
+        """Certified accuracy at a radius, with its interval over images."""
+        reached = self.earned >= radius
+        if self.grouped:
+            return bootstrap_mean(Sample(reached.astype(np.float64), self.units_of), limits=(0, 1))
+        return interval(int(reached.sum()), len(reached))
+
+    def mean_radius(self, over: str = "all") -> float:
+        """The average certified radius, over all samples or over those that are certified and right."""
+        chosen = self.earned if over == "all" else self.earned[self.earned > NOTHING]
+        return float(np.maximum(chosen, 0).mean()) if len(chosen) else 0.0
+
+    def sample(self, radius: float) -> Sample:
+        """Whether each image reaches a radius, with what a bootstrap may not tear apart."""
+        return Sample((self.earned >= radius).astype(np.float64), self.units_of)
+
+
+def series_of(model: str, domain: str, setting: str, certificates: Certificates, labels: ArrayLike) -> Series:
+    """From certificates."""
+    return Series(
+        model,
+        domain,
+        setting,
+        credit(certificates, labels),
+        certificates.ids,
+        False,
+        abstention_rate(certificates),
+        certificates.stops_early,
+        certificates.norm,
+        certificates.units,
+        certificates.alpha,
+        certificates.guarantee,
+    )
+
+
+def series_of_evidence(evidence: Evidence) -> list[Series]:
+    """From the rows of `certify` probes, in their order."""
+    certified = evidence.where(probe="certify")
+    found = []
+    for model in certified.distinct("model"):
+        for setting in certified.where(model=model).distinct("setting"):
+            for domain in certified.where(model=model, setting=setting).distinct("domain"):
+                found.append(_series(certified.where(model=model, setting=setting, domain=domain)))
+    return found
+
+
+def _series(rows: Evidence) -> Series:
+    def first(column: str) -> Any:
+        return rows[column][0]
+
+    skipped = rows["skipped"].astype(bool)
+    prediction = rows["prediction"]
+    return Series(
+        str(first("model")),
+        str(first("domain")),
+        str(first("setting")),
+        np.where(rows["correct"].astype(bool) & ~skipped, rows["radius"], NOTHING),
+        rows.sample("radius").units,
+        rows.grouped,
+        None if skipped.any() else float((prediction < 0).mean()),
+        bool((rows["bound"] == "sequence").any()),
+        str(first("norm")),
+        str(first("units")),
+        float(first("alpha")),
+        str(first("guarantee")),
+    )
+
+
+def nice_radii(series: Sequence[Series]) -> tuple[float, ...]:
+    """A handful of round radii from 0 to where hardly anything is certified any more."""
+    farthest = max((float(np.quantile(one.earned, 0.98)) for one in series), default=0.0)
+    step = next((step for step in _STEPS if farthest / step < _COLUMNS), _STEPS[-1])
+    return tuple(round(step * i, 4) for i in range(max(2, min(_COLUMNS, int(farthest / step) + 1))))
+
+
+def certified_csv(series: Sequence[Series], radii: Sequence[float]) -> str:
+    """One line a number, in full."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(["model", "domain", "setting", "norm", "alpha", "metric", "radius", "value", "low", "high", "n"])
+    for one in series:
+        head = [one.model, one.domain, one.setting, one.norm, one.alpha]
+        for radius in radii:
+            e = one.at(radius)
+            writer.writerow([*head, "certified accuracy", radius, e.value, e.low, e.high, e.n])
+        for over in ("all", "correct"):
+            writer.writerow([*head, f"average certified radius, {over}", "", one.mean_radius(over), "", "", ""])
+        writer.writerow([*head, "abstained", "", "" if one.abstained is None else one.abstained, "", "", ""])
+    return buffer.getvalue()
+
+
+def certified_chart(series: Sequence[Series], target: str | None = None, best_of: str | None = None) -> dict[str, Any]:
+    """A Vega-Lite specification: certified accuracy by radius, one colour a model, dashed on sources.
+
+    `best_of` names what the series differ in (several sigmas of one model): their envelope is drawn behind them.
+    """
+    import altair as alt
+
+    farthest = max(float(one.earned.max()) for one in series)
+    radii = np.linspace(0, max(farthest, 1e-3) * 1.02, _POINTS)
+    names = list(dict.fromkeys(one.model for one in series))
+    values = list(_points(series, radii, target))
+    roles = [role for role in ("unseen", "source", "measured") if any(row["role"] == role for row in values)]
+    x = alt.X("radius:Q", title=f"radius ({series[0].norm}, {series[0].units})", axis=alt.Axis(grid=False))
+    y = alt.Y(
+        "certified:Q",
+        title="certified accuracy",
+        scale=alt.Scale(domain=[0, 1]),
+        axis=alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 1]),
+    )
+    lines = (
+        alt.Chart(alt.InlineData(values=values))
+        .mark_line(interpolate="step-before", strokeWidth=2)
+        .encode(
+            x=x,
+            y=y,
+            detail="domain:N",
+            color=alt.Color(
+                "model:N",
+                sort=names,
+                scale=alt.Scale(range=PALETTE),
+                legend=alt.Legend(title=None, orient="top", labelLimit=0, columns=4),
+            ),
+            strokeDash=alt.StrokeDash(
+                "role:N",
+                sort=roles,
+                scale=alt.Scale(domain=roles, range=[[1, 0] if role != "source" else [5, 4] for role in roles]),
+                legend=alt.Legend(title=None, orient="top") if len(roles) > 1 else None,
+            ),
+        )
+    )
+    layers = [lines]
+    if best_of is not None and len(series) > 1:
+        best = envelope({f"{i}": curve(one.earned, radii) for i, one in enumerate(series)})
+        rows = [{"radius": float(r), "certified": float(c)} for r, c in zip(radii, best, strict=True)]
+        shade = alt.Chart(alt.InlineData(values=rows)).mark_area(color="#e7e5e4", interpolate="step-before")
+        title = f"gray: the best {best_of} at each radius, which is no classifier's curve"
+        layers = [shade.encode(x=x, y=y).properties(title=title), lines]
+    chart = alt.layer(*layers).properties(width=620, height=300)
+    chart = chart.configure_view(stroke=None).configure_axis(grid=False, labelFontSize=12, titleFontSize=12)
+    chart = chart.configure_title(fontSize=12, fontWeight="normal", color="#57534e")
+    specification: dict[str, Any] = chart.configure_legend(labelFontSize=13).to_dict()
+    return specification
+
+
+def band_text(series: Sequence[Series]) -> str:
+    """How far a whole curve may be off, in words."""
+    widest = max(curve_band(len(one.earned)) for one in series)
+    return f"Each curve as a whole is within {100 * widest:.1f} points of its domain's, at 95 % (for this noise)."
+
+
+def _points(series: Sequence[Series], radii: FloatArray, target: str | None) -> Iterator[dict[str, Any]]:
+    for one in series:
+        role = "measured" if target is None else "unseen" if one.domain == target else "source"
+        for radius, value in zip(radii, curve(one.earned, radii), strict=True):
+            yield {
+                "model": one.model,
+                "domain": f"{one.domain} {one.setting}",
+                "role": role,
+                "radius": float(radius),
+                "certified": float(value),
+            }

@@ -1,0 +1,135 @@
+"""Certify the domains of a data set with a model that is there already, into a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from shiftproof.certification import Certificates, certify
+from shiftproof.certification.certify import identity
+from shiftproof.certification.smoothing import RandomizedSmoothing
+from shiftproof.domains import Domain, Domains, held_out
+from shiftproof.errors import DataError, UsageError
+from shiftproof.evidence import slug
+from shiftproof.execution import Mode
+from shiftproof.models import read_card
+from shiftproof.models.load import model_path
+from shiftproof.models.prepare import Backend, Precision
+
+__all__ = ["Certified", "Place", "certify_to_folder", "places"]
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """The samples of a domain that are measured, and which they are, in words."""
+
+    domain: Domain
+    what: str
+
+
+@dataclass(frozen=True, eq=False)
+class Certified:
+    """Certificates of one domain under one setting, and where they are."""
+
+    domain: str
+    setting: RandomizedSmoothing
+    certificates: Certificates
+    labels: Any
+    path: Path
+
+
+def places(domains: Domains, names: Sequence[str] | None, model: str, limit: int | None) -> list[Place]:
+    """What is measured of each domain: never a sample that the model's record says it was trained on.
+
+    Test rows where the data set has them; the held-out part of a domain that the model was trained on; else all.
+    """
+    trained_on = _trained_on(model, domains.name)
+    found = []
+    for domain in domains if not names else domains.select(names):
+        has_test = domain.splits is not None and bool(np.any(domain.splits == "test"))
+        if has_test or domain.name in trained_on:
+            part, what = held_out(domain), "test rows" if has_test else "held-out part"
+        else:
+            part, what = domain, "all samples"
+        if limit is not None and limit < len(part):
+            part = part.subset(np.linspace(0, len(part) - 1, limit, dtype=np.int64))
+            what = (
+                f"{limit} of its {what}, evenly spaced" if what != "all samples" else f"{limit} samples, evenly spaced"
+            )
+        found.append(Place(part, what))
+    return found
+
+
+def _trained_on(model: str, data: str) -> set[str]:
+    if not model.startswith("file:"):
+        return set()
+    path = model_path(model)
+    if not path.with_suffix(".json").is_file():
+        return set()
+    card = read_card(path)
+    return set(card.get("sources") or ()) if (card.get("data") or {}).get("name") == data else set()
+
+
+def certify_to_folder(
+    model: nn.Module,
+    where: Sequence[Place],
+    settings: Sequence[RandomizedSmoothing],
+    folder: Path,
+    *,
+    seed: int = 0,
+    workers: int = 1,
+    precision: Precision = "f32",
+    backend: Backend = "torch",
+    progress: Mode = "auto",
+) -> list[Certified]:
+    """Certify every place under every setting; what is finished in `folder` is not done again."""
+    results = []
+    for place in where:
+        domain = place.domain
+        stem = folder / "certificates" / slug(domain.name)
+        what = identity(model, domain, settings, seed, precision, backend)
+        paths = [stem.with_name(f"{stem.name}-{_short(setting)}.parquet") for setting in settings]
+        if len(set(paths)) != len(paths):
+            raise UsageError("two settings are the same")
+        certificates = [one for path in paths if (one := _finished(path, what)) is not None]
+        if len(certificates) < len(paths):
+            journal = stem.with_name(f"{stem.name}.journal")
+            computed = certify(
+                model,
+                domain,
+                list(settings),
+                seed=seed,
+                workers=workers,
+                precision=precision,
+                backend=backend,
+                journal=journal,
+                progress=progress,
+                label=f"certifying {domain.name}",
+            )
+            certificates = [replace(one, details={**one.details, "identity": what}) for one in computed]
+            for path, one in zip(paths, certificates, strict=True):
+                one.save(path)
+            journal.unlink(missing_ok=True)
+        for setting, one, path in zip(settings, certificates, paths, strict=True):
+            results.append(Certified(domain.name, setting, one, domain.labels, path))
+    return results
+
+
+def _finished(path: Path, what: dict[str, Any]) -> Certificates | None:
+    if not path.is_file():
+        return None
+    try:
+        certificates = Certificates.load(path)
+    except DataError:
+        return None
+    return certificates if certificates.details.get("identity") == what else None
+
+
+def _short(setting: RandomizedSmoothing) -> str:
+    noise = setting.noise
+    return slug(f"{type(noise).__name__.lower()}-{getattr(noise, 'sigma', getattr(noise, 'width', 0)):g}")
