@@ -207,10 +207,11 @@ def _write(
     from shiftproof.report.chart import chart_png, chart_svg
 
     several = len({result.domain for result in results}) > 1
+    sigmas = len({repr(result.setting) for result in results}) > 1
     series = []
     for result in results:
-        noise = repr(result.setting.noise)
-        name = f"{result.domain}, {noise}" if several else noise
+        noise = _label(result.setting)
+        name = f"{result.domain}, {noise}" if several and sigmas else result.domain if several else noise
         series.append(series_of(name, result.domain, noise, result.certificates, result.labels))
         result.certificates.to_log(folder / "logs" / f"{result.path.stem}.tsv", result.labels)
     shown = asked or nice_radii(series)
@@ -225,23 +226,38 @@ def _write(
 def _show(where: list[Place], results: Sequence[Certified], series: list[Series], radii: tuple[float, ...]) -> None:
     from shiftproof.certification import TOGETHER
 
-    header = ["domain", "noise", *(f"radius {radius:g}" for radius in radii), "mean radius", "abstained", "passes"]
+    header = ["domain", "noise", *(f"r >= {radius:g}" for radius in radii), "mean radius", "abstained"]
     rows = []
     for result, one in zip(results, series, strict=True):
         cells = [f"{e.value:.1%}\n{100 * e.low:.1f} to {100 * e.high:.1f}" for e in map(one.at, radii)]
         mean = f"{one.mean_radius():.4f}{' or more' if one.biased else ''}\n{one.mean_radius('correct'):.4f} if right"
         abstained = "not known" if one.abstained is None else f"{one.abstained:.1%}"
-        rows.append([result.domain, one.setting, *cells, mean, abstained, f"{result.certificates.passes:,}"])
+        rows.append([result.domain, one.setting, *cells, mean, abstained])
     show_table(header, rows)
     for place in where:
         typer.echo(f"{place.domain.name}: {len(place.domain):,} images ({place.what})")
-    for guarantee in dict.fromkeys(one.guarantee for one in series):
-        typer.echo(f"\nguarantee  {guarantee}")
+    passes = sum(result.certificates.passes for result in results)
+    typer.echo(f"{passes:,} forward passes. Certified accuracy is of all images; r is in {series[0].units}.")
+    typer.echo(f"\nguarantee  {series[0].guarantee}")
+    others = list(dict.fromkeys(one.setting for one in series if one.setting != series[0].setting))
+    if others:
+        typer.echo(f"           Likewise for {', '.join(others)}.")
     typer.echo(f"\n{TOGETHER}")
     typer.echo(
         "Small figures are 95 % Clopper-Pearson intervals over images, for this noise; the upper limit does not bound "
         "what more votes would certify."
     )
+
+
+def _label(setting: RandomizedSmoothing) -> str:
+    """The noise of a setting, short."""
+    from shiftproof.catalogue import plain_options
+    from shiftproof.perturbations.noise import NOISES
+
+    values = [
+        f"{v:g}" if not isinstance(v, bool) else n for n, v in plain_options(setting.noise).items() if v is not False
+    ]
+    return " ".join([NOISES.name_of(setting.noise), *values])
 
 
 def _summary(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
 
+from shiftproof.evidence import metrics
+from shiftproof.report.certified import Series, nice_radii
 from shiftproof.report.tables import Row, Table, points
 from shiftproof.types import Finding
 
-__all__ = ["shift_findings"]
+__all__ = ["certificate_findings", "shift_findings"]
 
 TELLING = 0.10
 """A gap of this size should not stay hidden in an interval: a wider one decides nothing."""
@@ -48,3 +50,29 @@ def _constant(domain: str, sources: Sequence[str], labels: Mapping[str, Mapping[
     """How often the sources' commonest class is right on a domain."""
     commonest = max(labels[domain], key=lambda label: sum(labels[source][label] for source in sources))
     return labels[domain][commonest] / sum(labels[domain].values())
+
+
+def certificate_findings(
+    series: Sequence[Series], sources: Sequence[str], target: str | None, seed: int = 0
+) -> Iterator[Finding]:
+    """One finding a model and setting: does the guarantee survive the shift?"""
+    for model, setting in dict.fromkeys((one.model, one.setting) for one in series):
+        mine = {one.domain: one for one in series if (one.model, one.setting) == (model, setting)}
+        radius = nice_radii(list(mine.values()))[1]
+        here = [mine[source] for source in sources if source in mine]
+        if target not in mine or not here:
+            continue
+        there = mine[target]
+        what = f"certified within a radius of {radius:g} ({there.norm})"
+        measured = (
+            f"{model}, smoothed: {mean(one.at(radius).value for one in here):.0%} of the domains it was trained on are "
+            f"right and {what}, {there.at(radius).value:.0%} of {target}"
+        )
+        gap = metrics.gap([one.sample(radius) for one in here], there.sample(radius), seed)
+        size = f"{points(gap.value).lstrip('+')} points ({points(gap.low)} to {points(gap.high)})"
+        if gap.low > 0:
+            yield Finding("warn", "guarantee-shrinks", f"{measured}: the guarantee loses {size}")
+        elif gap.high > TELLING:
+            yield Finding("warn", "guarantee-undecided", f"{measured}: too few samples to tell, the gap is {size}")
+        else:
+            yield Finding("pass", "guarantee-holds", f"{measured}: no loss is measurable, the gap is {size}")

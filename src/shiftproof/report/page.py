@@ -10,11 +10,20 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from shiftproof.certification import TOGETHER
 from shiftproof.errors import UnknownName
 from shiftproof.evidence import Evidence
 from shiftproof.execution import write_atomically
+from shiftproof.report.certified import (
+    Series,
+    band_text,
+    certified_chart,
+    certified_csv,
+    nice_radii,
+    series_of_evidence,
+)
 from shiftproof.report.chart import accuracy_chart, chart_png, chart_svg
-from shiftproof.report.findings import shift_findings
+from shiftproof.report.findings import certificate_findings, shift_findings
 from shiftproof.report.tables import Table, accuracy_table, points
 from shiftproof.types import Finding
 
@@ -44,9 +53,14 @@ class Report:
         """Accuracy per model and domain."""
         return accuracy_table(self.evidence, self.sources, self.target, self.seed)
 
+    def series(self) -> list[Series]:
+        """Certificates per model and domain, if there are any."""
+        return series_of_evidence(self.evidence)
+
     def findings(self, table: Table) -> list[Finding]:
         """What a reader should take away."""
-        return [*shift_findings(table, self.labels), *self.notes]
+        guaranteed = certificate_findings(self.series(), self.sources, self.target, self.seed)
+        return [*shift_findings(table, self.labels), *guaranteed, *self.notes]
 
 
 def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
@@ -57,16 +71,23 @@ def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS)
     table = report.table()
     chart = accuracy_chart(table, len(report.classes))
     texts = {"csv": (table.csv, "csv"), "markdown": (table.markdown, "md"), "latex": (table.latex, "tex")}
-    written = {}
+    written: dict[Path, bytes] = {}
     if "html" in formats:
         written[folder / "report.html"] = render_page(report).encode()
     for name, (render, suffix) in texts.items():
         if name in formats:
             written[folder / "tables" / f"accuracy.{suffix}"] = render().encode()
-    if "svg" in formats:
-        written[folder / "figures" / "accuracy.svg"] = chart_svg(chart).encode()
-    if "png" in formats:
-        written[folder / "figures" / "accuracy.png"] = chart_png(chart)
+    charts = {"accuracy": chart}
+    series = report.series()
+    if series:
+        charts["certified"] = certified_chart(series, report.target)
+        if "csv" in formats:
+            written[folder / "tables" / "certified.csv"] = certified_csv(series, nice_radii(series)).encode()
+    for name, specification in charts.items():
+        if "svg" in formats:
+            written[folder / "figures" / f"{name}.svg"] = chart_svg(specification).encode()
+        if "png" in formats:
+            written[folder / "figures" / f"{name}.png"] = chart_png(specification)
     for path, content in written.items():
         write_atomically(path, content)
     return list(written)
@@ -79,11 +100,17 @@ def render_page(report: Report) -> str:
     environment = Environment(
         loader=PackageLoader("shiftproof.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
+    series = report.series()
     environment.filters |= {"percent": "{:.1%}".format, "points": points, "figure": lambda value: f"{100 * value:.1f}"}
     return environment.get_template("page.html.j2").render(
         report=report,
         table=table,
         findings=report.findings(table),
         chart=Markup(chart_svg(chart)),
+        series=series,
+        radii=nice_radii(series),
+        curves=Markup(chart_svg(certified_chart(series, report.target))) if series else "",
+        band=band_text(series) if series else "",
+        together=TOGETHER,
         images={name: base64.b64encode(path.read_bytes()).decode() for name, path in report.sheets.items()},
     )

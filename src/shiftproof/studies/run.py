@@ -156,8 +156,10 @@ def open_run(folder: Path | str) -> Run:
     study = validated(record["study"], str(folder / "run.json"))
     stored = EvidenceStore(folder / "evidence").read()
     evidence = Evidence.of([stored.where(model=name) for name in study.models])
-    expected = {(m, d) for m in study.models for d in (*record["sources"], *([study.target] if study.target else []))}
-    found = set(zip(evidence["model"].tolist(), evidence["domain"].tolist(), strict=True)) if len(evidence) else set()
+    domains = (*record["sources"], *([study.target] if study.target else []))
+    expected = {(m, d, probe.name) for m in study.models for d in domains for probe in study.probes}
+    columns = [evidence[name].tolist() if len(evidence) else [] for name in ("model", "domain", "probe")]
+    found = set(zip(*columns, strict=True))
     if expected - found:
         raise UsageError(f"the run in {folder} is not finished: run the same study again to complete it")
     return Run(folder, study, record, evidence)
