@@ -43,10 +43,10 @@ def sample(job: Job, settings: Sequence[RandomizedSmoothing]) -> list[Certificat
         raise UsageError("settings of one job share their noise: give them the same kind of noise, with any sigma")
     began = time.perf_counter()
     sampling = Sampling(job, tuple(settings))
-    rate = measure_rate(sampling)
     shards = sampling.shards()
     work = Work(sampling, shards, dict(job.record.done))
     total = len(job.domain) * sum(setting.n0 + setting.n for setting in settings)
+    seconds = measure_rate(sampling).seconds(total) if job.workers > 1 else 0.0
     if job.workers > 1 and not can_be_sent(work):
         warnings.warn("the model can't be sent to worker processes; it runs in this one", stacklevel=2)
     tallies = [Tally(setting, len(job.domain), job.classes) for setting in settings]
@@ -56,7 +56,7 @@ def sample(job: Job, settings: Sequence[RandomizedSmoothing]) -> list[Certificat
     finished = sum(len(tally.settle(np.arange(len(job.domain)), job.domain.labels)) for tally in tallies)
     spent, images = 0, f"{len(job.domain) * len(settings):,} images"
     with progress_bar(job.label, total, job.progress, sum(tally.spent() for tally in tallies)) as bar:
-        for _, (key, state, votes) in run_shards(work, range(len(shards)), job.workers, seconds=rate.seconds(total)):
+        for _, (key, state, votes) in run_shards(work, range(len(shards)), job.workers, seconds=seconds):
             if state is None:
                 finished += 1
             else:

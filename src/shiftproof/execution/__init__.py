@@ -4,12 +4,13 @@ from shiftproof.execution.files import check_writable, only_one, read_json, writ
 from shiftproof.execution.journal import Journal
 from shiftproof.execution.memory import keep_freed_memory
 from shiftproof.execution.progress import Mode, Progress, progress_bar
-from shiftproof.execution.workers import can_be_sent, run_shards, single_threaded
+from shiftproof.execution.workers import always_in_workers, can_be_sent, run_shards, single_threaded
 
 __all__ = [
     "Journal",
     "Mode",
     "Progress",
+    "always_in_workers",
     "can_be_sent",
     "check_writable",
     "keep_freed_memory",

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from shiftproof.errors import ShiftproofError
 from shiftproof.execution.memory import keep_freed_memory
 
-__all__ = ["can_be_sent", "run_shards", "single_threaded"]
+__all__ = ["always_in_workers", "can_be_sent", "run_shards", "single_threaded"]
 
 R = TypeVar("R")
 
@@ -27,17 +27,17 @@ def run_shards(
     task: Callable[[int], Iterable[R]],
     shards: Sequence[int],
     workers: int = 1,
-    worth: float = WORTH_SECONDS,
+    worth: float | None = None,
     seconds: float | None = None,
 ) -> Iterator[tuple[int, R]]:
     """Yield (shard, part) for every part that `task(shard)` yields, as soon as it is there.
 
     Every shard runs on one thread, in process or not, so that a result can't depend on the number of workers. Work
-    goes to worker processes if it is expected to take longer than `worth` seconds: `seconds` in all, where the caller
-    knows, else what the first shard, which then runs in process, lets expect. `task` must be picklable for that; one
-    that is not runs in process.
+    goes to worker processes if it is expected to take longer than `worth` seconds (15): `seconds` in all, where the
+    caller knows, else what the first shard, which then runs in process, lets expect. `task` must be picklable for
+    that; one that is not runs in process.
     """
-    remaining = list(shards)
+    remaining, worth = list(shards), WORTH_SECONDS if worth is None else worth
     if remaining and seconds is None:
         started = time.perf_counter()
         yield from _in_process(task, remaining[:1])
@@ -47,6 +47,17 @@ def run_shards(
         yield from _in_processes(task, remaining, min(workers, len(remaining)))
     else:
         yield from _in_process(task, remaining)
+
+
+@contextmanager
+def always_in_workers() -> Iterator[None]:
+    """Send work to worker processes however short it is, inside the block; for checks that they change nothing."""
+    global WORTH_SECONDS
+    before, WORTH_SECONDS = WORTH_SECONDS, 0.0
+    try:
+        yield
+    finally:
+        WORTH_SECONDS = before
 
 
 @contextmanager

@@ -1,9 +1,4 @@
-"""Conformance checks that anybody can run on their own data and methods.
-
->>> from shiftproof import load_domains, objectives
->>> check_domains(load_domains("digits"))
->>> check_objective(objectives.ERM())
-"""
+"""Whether an objective keeps its promises."""
 
 from __future__ import annotations
 
@@ -15,85 +10,42 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shiftproof.domains import Domains, held_out, train_part, validation_part
-from shiftproof.errors import ConformanceError
 from shiftproof.objectives import Objective, Recipe
 from shiftproof.rng import seeded_globals, torch_generator
+from shiftproof.testing.require import require
 from shiftproof.training.optimisers import check_recipe
 from shiftproof.types import Batch
 
-__all__ = ["check_domains", "check_objective"]
+__all__ = ["check_objective"]
 
-_PROBED = 64
 _DESCENT_STEPS = 60
 _DRAWS = 32
-
-
-def check_domains(domains: Domains) -> None:
-    """Whether domains keep their promises: range, shape, labels, ids, repeatable reads, parts that do not overlap."""
-    for domain in domains:
-        where = f"domain {domain.name!r}"
-        _require(len(domain) > 0, f"{where} has no samples")
-        _require(domain.classes == domains.classes, f"{where} has other classes than the rest")
-        _require(len(set(domain.ids.tolist())) == len(domain), f"{where} has two samples with the same id")
-        indices = np.unique(np.linspace(0, len(domain) - 1, _PROBED).astype(np.int64))
-        inputs, labels = domain.take(indices)
-        _require(
-            inputs.dtype == torch.float32 and tuple(inputs.shape[1:]) == domains.shape,
-            f"{where}: inputs are {inputs.dtype} of shape {tuple(inputs.shape[1:])}",
-        )
-        _require(
-            bool(torch.isfinite(inputs).all()) and float(inputs.min()) >= 0 and float(inputs.max()) <= 1,
-            f"{where}: inputs leave [0, 1]",
-        )
-        _require(
-            labels.dtype == torch.int64 and bool((labels >= 0).all()) and int(labels.max()) < len(domain.classes),
-            f"{where}: labels leave 0 to {len(domain.classes) - 1}",
-        )
-        _require(torch.equal(domain.take(indices)[0], inputs), f"{where} gives other inputs when read again")
-        first, label = domain[int(indices[-1])]
-        _require(
-            torch.equal(first, inputs[-1]) and label == int(labels[-1]), f"{where}: domain[i] and take([i]) differ"
-        )
-        reversed_inputs = domain.take(indices[::-1].copy())[0]
-        _require(torch.equal(reversed_inputs.flip(0), inputs), f"{where}: what is read depends on the order of reading")
-        train, validation = train_part(domain), validation_part(domain)
-        _require(
-            not set(train.units.tolist()) & set(validation.units.tolist()), f"{where}: train and validation share units"
-        )
-        _require(
-            not set(train.ids.tolist()) & set(held_out(domain).ids.tolist()),
-            f"{where}: train and held-out share samples",
-        )
-    if len(domains) > 1:
-        sources, target = domains.leave_out(domains.names[-1])
-        _require(target.name not in sources.names, "leave_out keeps the target among the sources")
 
 
 def check_objective(objective: Objective) -> None:
     """Whether an objective keeps its promises: finite, repeatable, blind to the order of domains, learns a toy."""
     name = type(objective).__name__
-    _require(dataclasses.is_dataclass(objective) and _frozen(objective), f"{name} should be a frozen dataclass")
-    _require(isinstance(objective.recipe, Recipe), f"{name}.recipe should be a Recipe")
+    require(dataclasses.is_dataclass(objective) and _frozen(objective), f"{name} should be a frozen dataclass")
+    require(isinstance(objective.recipe, Recipe), f"{name}.recipe should be a Recipe")
     check_recipe(objective.recipe)
     model = _toy_model()
     batch = _toy_batch(0)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     first = _loss(objective, model, batch)
-    _require(math.isfinite(first), f"{name}: the loss is {first}")
-    _require(
+    require(math.isfinite(first), f"{name}: the loss is {first}")
+    require(
         all(torch.equal(before[key], value) for key, value in model.state_dict().items()),
         f"{name}.loss changes the model's state",
     )
-    _require(
+    require(
         _loss(objective, model, batch) == first,
         f"{name}: the same generator gives another loss; all randomness must come from it",
     )
     state = torch.get_rng_state()
     _loss(objective, model, batch)
-    _require(torch.equal(state, torch.get_rng_state()), f"{name}.loss draws from the global random state")
-    _require(_same_mean(objective, model, batch, _reversed(batch)), f"{name}: the loss depends on the order of domains")
-    _require(_learns(objective), f"{name} does not lower its loss on a toy problem in {_DESCENT_STEPS} steps")
+    require(torch.equal(state, torch.get_rng_state()), f"{name}.loss draws from the global random state")
+    require(_same_mean(objective, model, batch, _reversed(batch)), f"{name}: the loss depends on the order of domains")
+    require(_learns(objective), f"{name} does not lower its loss on a toy problem in {_DESCENT_STEPS} steps")
 
 
 def _toy_model() -> nn.Module:
@@ -151,8 +103,3 @@ def _learns(objective: Objective) -> bool:
 
 def _frozen(objective: Any) -> bool:
     return bool(objective.__dataclass_params__.frozen)
-
-
-def _require(condition: bool, sentence: str) -> None:
-    if not condition:
-        raise ConformanceError(sentence)

@@ -1,0 +1,12 @@
+"""Conformance checks that anybody can run on their own data and methods.
+
+>>> from shiftproof import load_domains, objectives
+>>> check_domains(load_domains("digits"))
+>>> check_objective(objectives.ERM())
+"""
+
+from shiftproof.testing.certifiers import LinearOracle, check_certifier
+from shiftproof.testing.domains import check_domains
+from shiftproof.testing.objectives import check_objective
+
+__all__ = ["LinearOracle", "check_certifier", "check_domains", "check_objective"]
