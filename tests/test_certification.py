@@ -444,7 +444,7 @@ torch.set_num_threads(1)
 if __name__ == "__main__":
     domain = sp.load_domains("digits")["digits"].subset(np.arange(24))
     model = sp.load_model("file:" + sys.argv[1])
-    setting = sp.certifiers.RandomizedSmoothing(sp.noise.Gaussian(0.25), n=20_000)
+    setting = sp.certifiers.RandomizedSmoothing(sp.noise.Gaussian(0.25), n=6_000)
     with always_in_workers():
         c = sp.certify(model, domain, setting, journal=sys.argv[2], workers=int(sys.argv[3]), progress="off")
     c.save(sys.argv[4])
@@ -469,7 +469,7 @@ def test_kill_nine_loses_at_most_what_is_in_flight(model: nn.Module, tmp_path: P
     assert kept[1] > kept[0] > 1
     subprocess.run(command, cwd=tmp_path, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     resumed = sp.Certificates.load(result)
-    whole = sp.certify(model, digits(24), smoothing(n=20_000))
+    whole = sp.certify(model, digits(24), smoothing(n=6_000))
     assert counts_of(resumed) == counts_of(whole)
     assert np.array_equal(resumed.radius, whole.radius)
 
