@@ -19,6 +19,7 @@ check: .venv/.dev
 
 bench: .venv/.user
 	$(BIN)/python benchmarks/load.py
+	$(BIN)/python benchmarks/certify.py
 
 clean:
 	rm -rf .venv runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,12 +31,18 @@ class Journal:
     def __init__(self, path: Path, identity: dict[str, Any]) -> None:
         self.path = path
         self.done: dict[str, Any] = {}
-        records, valid_bytes = _read(path)
         header = {"identity": identity}
+        valid_bytes = 0
+        # one record after the other: of a piece that was recorded many times only the last is kept
+        for number, (record, end) in enumerate(_records(path)):
+            if number == 0 and record != header:
+                break
+            valid_bytes = end
+            if number:
+                self.done[record["key"]] = record["value"]
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if records and records[0] == header:
-                self.done = {record["key"]: record["value"] for record in records[1:]}
+            if valid_bytes:
                 self._file = path.open("r+b", buffering=0)
                 self._file.truncate(valid_bytes)
                 self._file.seek(valid_bytes)
@@ -46,7 +53,10 @@ class Journal:
             raise StorageError(f"can't write the journal {path}: {error.strerror or error}") from error
 
     def append(self, key: str, value: Any) -> None:
-        """Record that the piece `key` is done. When this returns, a killed process no longer loses it."""
+        """Record what is done of the piece `key`, in place of what was said of it before.
+
+        When this returns, a killed process no longer loses it.
+        """
         self._write({"key": key, "value": value})
         self.done[key] = value
 
@@ -73,15 +83,15 @@ class Journal:
             raise StorageError(f"can't write the journal {self.path}: {error.strerror or error}") from error
 
 
-def _read(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The intact records from the start of the file, and where they end."""
+def _records(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
+    """The intact records from the start of the file, and where each ends."""
     if not path.is_file():
-        return [], 0
-    records, position = [], 0
-    for line in path.read_bytes().splitlines(keepends=True):
-        checksum, _, body = line.rstrip(b"\n").partition(b" ")
-        if not line.endswith(b"\n") or checksum != b"%08x" % zlib.crc32(body):
-            break
-        records.append(json.loads(body))
-        position += len(line)
-    return records, position
+        return
+    position = 0
+    with path.open("rb") as file:
+        for line in file:
+            checksum, _, body = line.rstrip(b"\n").partition(b" ")
+            if not line.endswith(b"\n") or checksum != b"%08x" % zlib.crc32(body):
+                return
+            position += len(line)
+            yield json.loads(body), position

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -140,9 +141,11 @@ def _work(connection: Connection, task: Callable[[int], Iterable[Any]]) -> None:
     """The life of a worker: shards in, parts out. When the other end is gone, so is the worker."""
     import torch
 
+    # Ctrl-C reaches every process of a terminal; the one that was asked ends the others
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     keep_freed_memory()
     torch.set_num_threads(1)
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while (shard := connection.recv()) is not None:
             try:
                 for part in task(shard):
