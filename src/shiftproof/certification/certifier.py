@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,19 +13,11 @@ from shiftproof.domains import Domain
 from shiftproof.execution import Journal, Mode
 from shiftproof.models.prepare import Backend, Precision
 
-__all__ = ["CERTIFIERS", "Certifier", "Job", "Record"]
-
-
-class Record(Protocol):
-    """Where finished pieces of work go: a `Journal`, or `Memory` when nobody asked for a file."""
-
-    done: MutableMapping[str, Any]
-
-    def append(self, key: str, value: Any) -> None: ...
+__all__ = ["CERTIFIERS", "Certifier", "Job", "Memory"]
 
 
 class Memory:
-    """A record that is gone with the process."""
+    """A record like a `Journal`, but gone with the process."""
 
     def __init__(self) -> None:
         self.done: dict[str, Any] = {}

@@ -10,8 +10,7 @@ import typer
 from shiftproof.cli.options import AsJson, Data, Seed, Set, Workers, show_json, show_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from shiftproof.certification.estimate import SamplingCost
     from shiftproof.certification.smoothing import RandomizedSmoothing
     from shiftproof.report.certified import Series
     from shiftproof.studies.certifying import Certified, Place
@@ -66,7 +65,8 @@ def command(
     from shiftproof.domains import load_domains
     from shiftproof.execution import check_writable, only_one
     from shiftproof.models import load_model
-    from shiftproof.studies.certifying import certify_to_folder, places
+    from shiftproof.report.certified import nice_radii, write_certified
+    from shiftproof.studies.certifying import certify_to_folder, estimate_places, places
     from shiftproof.studies.jobs import digest
 
     settings = _settings(certifier, noise, sigma, n, n0, alpha, radii, stop, skip_wrong, runner_up)
@@ -77,7 +77,8 @@ def command(
     where = places(domains, names, model, limit)
     count = workers or os.cpu_count() or 1
     if estimate:
-        _estimate(loaded, where, settings, count, precision, backend, json)
+        costs = estimate_places(loaded, where, settings, count, precision, backend)  # type: ignore[arg-type]
+        _show_costs(costs, count, json)
         return
     asked = {"model": model, "data": data, "options": [data_options, model_options], "domain": names, "limit": limit}
     asked |= {"settings": [repr(one) for one in settings], "seed": seed, "compute": [precision, backend]}
@@ -95,12 +96,25 @@ def command(
             backend=backend,  # type: ignore[arg-type]
             progress="lines",
         )
-        series, shown = _write(results, folder, _numbers(radii) if radii else None)
+        series = [result.series(_name(result, len(where), len(settings))) for result in results]
+        shown = _numbers(radii) if radii else nice_radii(series)
+        one_model = len(where) == 1 and len(settings) > 1
+        write_certified(series, shown, folder, best_of="noise" if one_model else None)
     if json:
-        show_json(_summary(results, series, shown, folder))
+        every = [result.summary(shown) for result in results]
+        # with several domains or sigmas the first one's figures are at the top, and all are in `results`
+        show_json({**every[0], "results": every, "out": str(folder)})
         return
-    _show(where, results, series, shown)
+    _show(where, series, shown, sum(result.certificates.passes for result in results))
     typer.echo(f"\nwritten to {folder}: certificates/, logs/, tables/certified.csv, figures/certified.svg")
+
+
+def _name(result: Certified, places: int, settings: int) -> str:
+    """What tells a curve from the others."""
+    from shiftproof.perturbations.noise import label
+
+    noise = label(result.setting.noise)
+    return noise if places == 1 else result.domain if settings == 1 else f"{result.domain}, {noise}"
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -151,93 +165,46 @@ def _options(changes: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     return document.get("data", {}), document.get("model", {})
 
 
-def _estimate(
-    model: Any,
-    where: list[Place],
-    settings: list[RandomizedSmoothing],
-    workers: int,
-    precision: Any,
-    backend: Any,
-    json: bool,
-) -> None:
-    from shiftproof.certification.certifier import Job, Memory
-    from shiftproof.certification.checks import check_classifier
-    from shiftproof.certification.estimate import estimate_sampling
+def _show_costs(costs: list[tuple[Place, RandomizedSmoothing, SamplingCost]], workers: int, json: bool) -> None:
+    from shiftproof.perturbations.noise import label
 
-    rows, totals = [], {"forward_passes": 0, "seconds": 0.0, "most_forward_passes": 0, "most_seconds": 0.0}
-    for place in where:
-        classes = check_classifier(model, place.domain)
-        job = Job(model, place.domain, classes, 0, Memory(), workers, precision, backend, "off")
-        for setting in settings:
-            cost = estimate_sampling(job, setting)
-            values = (cost.passes, cost.seconds, cost.most_passes, cost.most_seconds)
-            totals = {key: totals[key] + value for key, value in zip(totals, values, strict=True)}
-            rows.append(
-                [
-                    place.domain.name,
-                    repr(setting.noise),
-                    f"{cost.passes:,}",
-                    _time(cost.seconds),
-                    _time(cost.most_seconds),
-                ]
-            )
+    each = [(c.passes, c.seconds, c.most_passes, c.most_seconds) for _, _, c in costs]
+    passes, seconds, most_passes, most_seconds = map(sum, zip(*each, strict=True))
     if json:
-        show_json(totals)
+        total = {"forward_passes": passes, "seconds": seconds}
+        show_json({**total, "most_forward_passes": most_passes, "most_seconds": most_seconds})
         return
-    rows.append(["total", "", f"{totals['forward_passes']:,}", _time(totals["seconds"]), _time(totals["most_seconds"])])
+    rows = [
+        [place.domain.name, label(setting.noise), f"{c.passes:,}", _time(c.seconds), _time(c.most_seconds)]
+        for place, setting, c in costs
+    ]
+    rows.append(["total", "", f"{passes:,}", _time(seconds), _time(most_seconds)])
     show_table(["domain", "noise", "forward passes", "time", "at most"], rows)
     typer.echo(f"with {workers} workers; measured on this machine just now, on a few samples")
 
 
 def _time(seconds: float) -> str:
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 120
-        else f"{seconds / 60:.0f} min"
-        if seconds < 7200
-        else f"{seconds / 3600:.1f} h"
-    )
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def _write(
-    results: Sequence[Certified], folder: Path, asked: tuple[float, ...] | None
-) -> tuple[list[Series], tuple[float, ...]]:
-    from shiftproof.execution import write_atomically
-    from shiftproof.report.certified import certified_chart, certified_csv, nice_radii, series_of
-    from shiftproof.report.chart import chart_png, chart_svg
-
-    several = len({result.domain for result in results}) > 1
-    sigmas = len({repr(result.setting) for result in results}) > 1
-    series = []
-    for result in results:
-        noise = _label(result.setting)
-        name = f"{result.domain}, {noise}" if several and sigmas else result.domain if several else noise
-        series.append(series_of(name, result.domain, noise, result.certificates, result.labels))
-        result.certificates.to_log(folder / "logs" / f"{result.path.stem}.tsv", result.labels)
-    shown = asked or nice_radii(series)
-    best_of = None if several or len(series) == 1 else "noise"
-    chart = certified_chart(series, best_of=best_of)
-    write_atomically(folder / "tables" / "certified.csv", certified_csv(series, shown).encode())
-    write_atomically(folder / "figures" / "certified.svg", chart_svg(chart).encode())
-    write_atomically(folder / "figures" / "certified.png", chart_png(chart))
-    return series, shown
-
-
-def _show(where: list[Place], results: Sequence[Certified], series: list[Series], radii: tuple[float, ...]) -> None:
+def _show(where: list[Place], series: list[Series], radii: tuple[float, ...], passes: int) -> None:
     from shiftproof.certification import TOGETHER
 
     header = ["domain", "noise", *(f"r >= {radius:g}" for radius in radii), "mean radius", "abstained"]
     rows = []
-    for result, one in zip(results, series, strict=True):
+    for one in series:
         cells = [f"{e.value:.1%}\n{100 * e.low:.1f} to {100 * e.high:.1f}" for e in map(one.at, radii)]
         mean = f"{one.mean_radius():.4f}{' or more' if one.biased else ''}\n{one.mean_radius('correct'):.4f} if right"
         abstained = "not known" if one.abstained is None else f"{one.abstained:.1%}"
-        rows.append([result.domain, one.setting, *cells, mean, abstained])
+        rows.append([one.domain, one.setting, *cells, mean, abstained])
     show_table(header, rows)
     for place in where:
         typer.echo(f"{place.domain.name}: {len(place.domain):,} images ({place.what})")
-    passes = sum(result.certificates.passes for result in results)
-    typer.echo(f"{passes:,} forward passes. Certified accuracy is of all images; r is in {series[0].units}.")
+    typer.echo(
+        f"{passes:,} forward passes. Certified accuracy is of all images; r is {series[0].norm}, {series[0].units}."
+    )
     typer.echo(f"\nguarantee  {series[0].guarantee}")
     others = list(dict.fromkeys(one.setting for one in series if one.setting != series[0].setting))
     if others:
@@ -247,48 +214,3 @@ def _show(where: list[Place], results: Sequence[Certified], series: list[Series]
         "Small figures are 95 % Clopper-Pearson intervals over images, for this noise; the upper limit does not bound "
         "what more votes would certify."
     )
-
-
-def _label(setting: RandomizedSmoothing) -> str:
-    """The noise of a setting, short."""
-    from shiftproof.catalogue import plain_options
-    from shiftproof.perturbations.noise import NOISES
-
-    values = [
-        f"{v:g}" if not isinstance(v, bool) else n for n, v in plain_options(setting.noise).items() if v is not False
-    ]
-    return " ".join([NOISES.name_of(setting.noise), *values])
-
-
-def _summary(
-    results: Sequence[Certified], series: list[Series], radii: tuple[float, ...], folder: Path
-) -> dict[str, Any]:
-    """One object; with several domains or sigmas, the first one's figures are at the top and all are in `results`."""
-
-    def of(result: Certified, one: Series) -> dict[str, Any]:
-        at = {f"{radius:g}": one.at(radius) for radius in radii}
-        certificates = result.certificates
-        return {
-            "domain": result.domain,
-            "noise": one.setting,
-            "accuracy": one.at(0.0).value,
-            "average_certified_radius": one.mean_radius(),
-            "average_certified_radius_correct": one.mean_radius("correct"),
-            "biased_low": one.biased,
-            "certified_accuracy": {radius: e.value for radius, e in at.items()},
-            "interval": {radius: [e.low, e.high] for radius, e in at.items()},
-            "abstained": one.abstained,
-            "images": len(certificates),
-            "n": certificates.samples,
-            "alpha": certificates.alpha,
-            "norm": certificates.norm,
-            "units": certificates.units,
-            "precision": certificates.precision,
-            "forward_passes": certificates.passes,
-            "seconds": certificates.details["seconds"],
-            "guarantee": certificates.guarantee,
-            "certificates": str(result.path),
-        }
-
-    every = [of(result, one) for result, one in zip(results, series, strict=True)]
-    return {**every[0], "results": every, "out": str(folder)}

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,20 @@ from numpy.typing import ArrayLike, NDArray
 from shiftproof.certification import Certificates
 from shiftproof.evidence import Evidence
 from shiftproof.evidence.certified import NOTHING, abstention_rate, credit, curve, curve_band, envelope
-from shiftproof.report.chart import PALETTE
+from shiftproof.execution import write_atomically
+from shiftproof.report.chart import PALETTE, chart_png, chart_svg
 from shiftproof.statistics import Sample, bootstrap_mean, interval
 from shiftproof.types import Estimate, FloatArray
 
-__all__ = ["Series", "certified_chart", "certified_csv", "nice_radii", "series_of", "series_of_evidence"]
+__all__ = [
+    "Series",
+    "certified_chart",
+    "certified_csv",
+    "nice_radii",
+    "series_of",
+    "series_of_evidence",
+    "write_certified",
+]
 
 _STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 _COLUMNS = 6
@@ -185,6 +195,14 @@ def certified_chart(series: Sequence[Series], target: str | None = None, best_of
     chart = chart.configure_title(fontSize=12, fontWeight="normal", color="#57534e")
     specification: dict[str, Any] = chart.configure_legend(labelFontSize=13).to_dict()
     return specification
+
+
+def write_certified(series: Sequence[Series], radii: Sequence[float], folder: Path, best_of: str | None = None) -> None:
+    """The table and the picture, below `folder`."""
+    chart = certified_chart(series, best_of=best_of)
+    write_atomically(folder / "tables" / "certified.csv", certified_csv(series, radii).encode())
+    write_atomically(folder / "figures" / "certified.svg", chart_svg(chart).encode())
+    write_atomically(folder / "figures" / "certified.png", chart_png(chart))
 
 
 def band_text(series: Sequence[Series]) -> str:

@@ -11,7 +11,10 @@ import numpy as np
 from torch import nn
 
 from shiftproof.certification import Certificates, certify
+from shiftproof.certification.certifier import Job, Memory
 from shiftproof.certification.certify import identity
+from shiftproof.certification.checks import check_classifier
+from shiftproof.certification.estimate import SamplingCost, estimate_sampling
 from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain, Domains, held_out
 from shiftproof.errors import DataError, UsageError
@@ -20,8 +23,11 @@ from shiftproof.execution import Mode
 from shiftproof.models import read_card
 from shiftproof.models.load import model_path
 from shiftproof.models.prepare import Backend, Precision
+from shiftproof.perturbations.noise import label
+from shiftproof.report.certified import Series, series_of
+from shiftproof.types import IntArray
 
-__all__ = ["Certified", "Place", "certify_to_folder", "places"]
+__all__ = ["Certified", "Place", "certify_to_folder", "estimate_places", "places"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +45,38 @@ class Certified:
     domain: str
     setting: RandomizedSmoothing
     certificates: Certificates
-    labels: Any
+    labels: IntArray
     path: Path
+
+    def series(self, name: str) -> Series:
+        """For tables and pictures, under a name."""
+        return series_of(name, self.domain, label(self.setting.noise), self.certificates, self.labels)
+
+    def summary(self, radii: Sequence[float]) -> dict[str, Any]:
+        """All figures, for --json."""
+        one, certificates = self.series(self.domain), self.certificates
+        at = {f"{radius:g}": one.at(radius) for radius in radii}
+        return {
+            "domain": self.domain,
+            "noise": one.setting,
+            "accuracy": one.at(0.0).value,
+            "average_certified_radius": one.mean_radius(),
+            "average_certified_radius_correct": one.mean_radius("correct"),
+            "biased_low": one.biased,
+            "certified_accuracy": {radius: e.value for radius, e in at.items()},
+            "interval": {radius: [e.low, e.high] for radius, e in at.items()},
+            "abstained": one.abstained,
+            "images": len(certificates),
+            "n": certificates.samples,
+            "alpha": certificates.alpha,
+            "norm": certificates.norm,
+            "units": certificates.units,
+            "precision": certificates.precision,
+            "forward_passes": certificates.passes,
+            "seconds": certificates.details["seconds"],
+            "guarantee": certificates.guarantee,
+            "certificates": str(self.path),
+        }
 
 
 def places(domains: Domains, names: Sequence[str] | None, model: str, limit: int | None) -> list[Place]:
@@ -93,7 +129,7 @@ def certify_to_folder(
         domain = place.domain
         stem = folder / "certificates" / slug(domain.name)
         what = identity(model, domain, settings, seed, precision, backend)
-        paths = [stem.with_name(f"{stem.name}-{_short(setting)}.parquet") for setting in settings]
+        paths = [stem.with_name(f"{stem.name}-{slug(label(setting.noise))}.parquet") for setting in settings]
         if len(set(paths)) != len(paths):
             raise UsageError("two settings are the same")
         certificates = [one for path in paths if (one := _finished(path, what)) is not None]
@@ -114,10 +150,28 @@ def certify_to_folder(
             certificates = [replace(one, details={**one.details, "identity": what}) for one in computed]
             for path, one in zip(paths, certificates, strict=True):
                 one.save(path)
+                one.to_log(folder / "logs" / f"{path.stem}.tsv", domain.labels)
             journal.unlink(missing_ok=True)
         for setting, one, path in zip(settings, certificates, paths, strict=True):
             results.append(Certified(domain.name, setting, one, domain.labels, path))
     return results
+
+
+def estimate_places(
+    model: nn.Module,
+    where: Sequence[Place],
+    settings: Sequence[RandomizedSmoothing],
+    workers: int,
+    precision: Precision = "f32",
+    backend: Backend = "torch",
+) -> list[tuple[Place, RandomizedSmoothing, SamplingCost]]:
+    """What `certify_to_folder` will take; nothing is written."""
+    costs = []
+    for place in where:
+        classes = check_classifier(model, place.domain)
+        job = Job(model, place.domain, classes, 0, Memory(), workers, precision, backend, "off")
+        costs += [(place, setting, estimate_sampling(job, setting)) for setting in settings]
+    return costs
 
 
 def _finished(path: Path, what: dict[str, Any]) -> Certificates | None:
@@ -128,8 +182,3 @@ def _finished(path: Path, what: dict[str, Any]) -> Certificates | None:
     except DataError:
         return None
     return certificates if certificates.details.get("identity") == what else None
-
-
-def _short(setting: RandomizedSmoothing) -> str:
-    noise = setting.noise
-    return slug(f"{type(noise).__name__.lower()}-{getattr(noise, 'sigma', getattr(noise, 'width', 0)):g}")

@@ -13,7 +13,7 @@ from shiftproof.catalogue import Catalogue, options_of
 from shiftproof.errors import UsageError
 from shiftproof.types import FloatArray
 
-__all__ = ["NOISES", "Law", "Noise", "NoiseOption", "as_noise", "as_record", "draw"]
+__all__ = ["NOISES", "Law", "Noise", "NoiseOption", "as_noise", "as_record", "draw", "label"]
 
 Law = Literal["normal", "uniform"]
 
@@ -97,6 +97,17 @@ def as_record(noise: Noise) -> dict[str, Any]:
     {'name': 'rotation', 'sigma': 0.5}
     """
     return {"name": NOISES.name_of(noise), **{option: getattr(noise, option) for option in options_of(type(noise))}}
+
+
+def label(noise: Noise) -> str:
+    """The noise in a word and its numbers, for tables and legends.
+
+    >>> label(as_noise("scaling:0.5"))
+    'scaling 0.5'
+    """
+    record = as_record(noise)
+    options = [key if value is True else f"{value:g}" for key, value in record.items() if key != "name" and value]
+    return " ".join([record["name"], *options])
 
 
 NoiseOption = Annotated[Noise, PlainValidator(as_noise)]
