@@ -53,7 +53,7 @@ def test_help_names_every_verb_without_importing_torch() -> None:
         "assert not {'torch', 'numpy', 'pydantic'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    for verb in ("run", "train", "report", "estimate", "validate", "ls", "data", "doctor"):
+    for verb in ("run", "train", "certify", "report", "estimate", "validate", "ls", "data", "doctor"):
         assert f" {verb} " in done.stdout
 
 
@@ -341,3 +341,105 @@ def test_colored_mnist_from_the_command_line(run: Call, tmp_path: Path) -> None:
     accuracy = json.loads(out)["accuracy"]
     assert (accuracy["e=0.1"] + accuracy["e=0.2"]) / 2 > 0.8
     assert accuracy["e=0.9"] < 0.25
+
+
+@pytest.fixture(scope="module")
+def a_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model that was trained on noise, for a moment."""
+    folder = tmp_path_factory.mktemp("trained") / "model"
+    torch.set_num_threads(1)
+    arguments = [*train("--objective", "gaussian", "--out", folder), "--json"]
+    with pytest.raises(SystemExit):
+        main([str(argument) for argument in arguments])
+    return folder
+
+
+def certify(model: Path, *more: object) -> list[object]:
+    few = ["--n", 300, "--limit", 12, "--workers", 1]
+    return ["certify", "--data", "colored-digits", "--model", f"file:{model}", *few, *more]
+
+
+def test_certify_writes_certificates_logs_table_and_picture(run: Call, a_model: Path, tmp_path: Path) -> None:
+    code, out, _ = run(*certify(a_model, "--sigma", "0.25,0.5", "--out", tmp_path / "c", "--json"))
+    assert code == 0
+    result = json.loads(out.splitlines()[-1])
+    assert {(one["domain"], one["noise"]) for one in result["results"]} == {
+        (domain, noise) for domain in ("e=0.1", "e=0.2", "e=0.9") for noise in ("gaussian 0.25", "gaussian 0.5")
+    }
+    assert {"accuracy", "average_certified_radius", "certified_accuracy", "abstained", "n", "alpha"} <= set(result)
+    assert result["n"] == 300
+    assert result["forward_passes"] == 12 * 400
+    found = files_below(tmp_path / "c")
+    assert {"certificates/e=0.9-gaussian-0.5-" in one for one in found} == {True, False}
+    assert {"tables/certified.csv", "figures/certified.svg", "figures/certified.png"} <= found
+    assert not [one for one in found if one.endswith(".journal")]
+    before = {one: (tmp_path / "c" / one).stat().st_mtime_ns for one in found if one.startswith("certificates/")}
+    code, out, _ = run(*certify(a_model, "--sigma", "0.25,0.5", "--out", tmp_path / "c"))
+    assert code == 0
+    assert all((tmp_path / "c" / one).stat().st_mtime_ns == when for one, when in before.items())
+    assert "guarantee" in out
+    assert "share noise" in out
+    assert "12 of its held-out part" in out
+    assert "12 samples" in out
+
+
+@pytest.mark.parametrize("noise", ["uniform", "rotation", "translation", "scaling", "affine", "dct"])
+def test_certify_knows_every_noise(run: Call, a_model: Path, noise: str) -> None:
+    options = ["--noise", noise, "--sigma", 0.2, "--domain", "e=0.9", "--json", "--n", 100]
+    code, out, err = run(*certify(a_model, *options))
+    assert code == 0, err
+    assert json.loads(out)["noise"].startswith(noise)
+
+
+def test_certify_stops_early_and_says_so(run: Call, a_model: Path) -> None:
+    options = ["--stop", "radii", "--radii", "0,0.1", "--skip-wrong", "--domain", "e=0.9", "--n", 4000]
+    code, out, _ = run(*certify(a_model, *options, "--json"))
+    assert code == 0
+    result = json.loads(out)
+    assert result["biased_low"]
+    assert set(result["certified_accuracy"]) == {"0", "0.1"}
+    assert result["forward_passes"] < 12 * 4100
+    assert "or more" in run(*certify(a_model, *options))[1]
+
+
+def test_certify_estimates(run: Call, a_model: Path) -> None:
+    code, out, _ = run(*certify(a_model, "--estimate", "--json"))
+    assert code == 0
+    assert json.loads(out)["forward_passes"] == 3 * 12 * 400
+    assert "at most" in run(*certify(a_model, "--estimate"))[1]
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        ["--sigma", "0"],
+        ["--sigma", "-1"],
+        ["--sigma", "wide"],
+        ["--sigma", "nan"],
+        ["--sigma", "0.25,0.25"],
+        ["--n0", "0"],
+        ["--n", "0"],
+        ["--alpha", "0"],
+        ["--alpha", "1"],
+        ["--noise", "gausian"],
+        ["--certifier", "magic"],
+        ["--stop", "soon"],
+        ["--stop", "radii"],
+        ["--stop", "within:7"],
+        ["--radii", "0,far"],
+        ["--radii", "-1"],
+        ["--domain", "e=0.7"],
+        ["--precision", "f16"],
+        ["--backend", "abacus"],
+        ["--set", "training.steps=1"],
+        ["--data", "digits"],
+        ["--model", "file:nowhere"],
+    ],
+)
+def test_certify_answers_a_mistake_with_a_sentence(run: Call, a_model: Path, bad: list[str], tmp_path: Path) -> None:
+    code, out, err = run(*certify(a_model, "--out", tmp_path / "c", *bad))
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "c").exists()

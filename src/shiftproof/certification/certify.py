@@ -17,7 +17,7 @@ from shiftproof.domains import Domain, Domains, as_domains
 from shiftproof.errors import UsageError
 from shiftproof.execution import Journal, Mode
 from shiftproof.models.files import fingerprint
-from shiftproof.models.prepare import Backend, Precision
+from shiftproof.models.prepare import Backend, Precision, check_compute
 
 __all__ = ["certify", "identity"]
 
@@ -73,6 +73,7 @@ def certify(
             raise UsageError(f"the certifier is {one!r}; it should be an object such as RandomizedSmoothing(noise)")
     if not certifiers:
         raise UsageError("there is no certifier in the list")
+    check_compute(precision, backend)
     if workers < 1:
         raise UsageError(f"workers is {workers}; it should be at least 1")
     seed, domain = check_seed(seed), _one_domain(model, data)

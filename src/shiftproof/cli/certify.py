@@ -62,13 +62,17 @@ def command(
     """
     import os
 
+    from shiftproof.certification import Radii
     from shiftproof.domains import load_domains
     from shiftproof.execution import check_writable, only_one
     from shiftproof.models import load_model
+    from shiftproof.models.prepare import check_compute
     from shiftproof.report.certified import nice_radii, write_certified
     from shiftproof.studies.certifying import certify_to_folder, estimate_places, places
     from shiftproof.studies.jobs import digest
 
+    check_compute(precision, backend)
+    asked_radii = None if radii is None else Radii(_numbers(radii)).radii
     settings = _settings(certifier, noise, sigma, n, n0, alpha, radii, stop, skip_wrong, runner_up)
     data_options, model_options = _options(set_ or [])
     domains = load_domains(data, **data_options)
@@ -97,7 +101,7 @@ def command(
             progress="lines",
         )
         series = [result.series(_name(result, len(where), len(settings))) for result in results]
-        shown = _numbers(radii) if radii else nice_radii(series)
+        shown = asked_radii or nice_radii(series)
         one_model = len(where) == 1 and len(settings) > 1
         write_certified(series, shown, folder, best_of="noise" if one_model else None)
     if json:
@@ -146,7 +150,9 @@ def _settings(
         if radii is None:
             raise UsageError("--stop radii needs the radii that are to be decided, such as --radii 0,0.25,0.5")
         stop = f"radii:{radii}"
-    chosen = [as_noise(f"{noise}:{value}") for value in sigma.split(",")]
+    chosen = [as_noise(f"{noise}:{value.strip()}") for value in sigma.split(",")]
+    if len(set(chosen)) != len(chosen):
+        raise UsageError(f"--sigma {sigma} names the same noise twice")
     options = {"n": n, "n0": n0, "alpha": alpha, "stop": stop, "skip_wrong": skip_wrong, "runner_up": runner_up}
     return [CERTIFIERS.create(certifier, {"noise": one, **options}) for one in chosen]  # type: ignore[misc]
 

@@ -21,12 +21,10 @@ def compile_for_openvino(model: nn.Module, example: Tensor, precision: str) -> t
     OpenVINO chooses a precision of its own unless told, and a certificate is of the precision that was evaluated: it is
     set, and read back.
     """
-    try:
-        import openvino as ov
-        import openvino.properties as properties
-        from openvino.properties import hint
-    except ImportError as error:
-        raise UsageError("backend 'openvino' needs the package openvino: pip install 'shiftproof[fast]'") from error
+    import openvino as ov
+    import openvino.properties as properties
+    from openvino.properties import hint
+
     wanted = {"f32": ov.Type.f32, "bf16": ov.Type.bf16}[precision]
     try:
         with warnings.catch_warnings():

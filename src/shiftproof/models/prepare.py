@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,10 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 from torch.nn.utils import fuse_conv_bn_eval
 
-from shiftproof.errors import ModelError, UnknownName
+from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.models.layers import Gray, Normalize
 
-__all__ = ["Backend", "Precision", "Prepared", "prepare"]
+__all__ = ["Backend", "Precision", "Prepared", "check_compute", "prepare"]
 
 Precision = Literal["f32", "bf16"]
 Backend = Literal["torch", "openvino"]
@@ -65,10 +66,7 @@ def prepare(
     their channels last, and a dense first layer is split off (`split`). A model that can't be traced is only frozen.
     In bf16 all layers but a last dense one compute in bfloat16; inputs are cast after noise was added.
     """
-    if precision not in get_args(Precision):
-        raise UnknownName("precision", str(precision), get_args(Precision))
-    if backend not in get_args(Backend):
-        raise UnknownName("backend", str(backend), get_args(Backend))
+    check_compute(precision, backend)
     frozen = copy.deepcopy(model).to("cpu", torch.float32).eval().requires_grad_(False)
     steps = []
     first = linear = None
@@ -84,8 +82,12 @@ def prepare(
     rest: nn.Module = frozen if traced is None else traced
     example = torch.zeros(2, *shape)
     with torch.inference_mode():
-        hidden = example if first is None else first(example)
-        largest = _largest_activation(rest, hidden)
+        try:
+            hidden = example if first is None else first(example)
+            largest = _largest_activation(rest, hidden)
+        except Exception as error:
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            raise ModelError(f"the model does not take inputs of shape {tuple(shape)}: {reason}") from error
     fitting = max(1, ACTIVATION_BYTES // (4 * largest))
     slice_size = min(max(1 << (fitting.bit_length() - 1), SMALLEST_SLICE), LARGEST_SLICE)
     if backend == "openvino":
@@ -97,6 +99,16 @@ def prepare(
         run = _in_torch(rest, traced, precision)
         steps.append(f"torch {torch.__version__.split('+')[0]}")
     return Prepared(run, first, linear, slice_size, ", ".join([precision, *steps]))
+
+
+def check_compute(precision: str, backend: str) -> None:
+    """Whether there is such a precision and such a backend here."""
+    if precision not in get_args(Precision):
+        raise UnknownName("precision", str(precision), get_args(Precision))
+    if backend not in get_args(Backend):
+        raise UnknownName("backend", str(backend), get_args(Backend))
+    if backend == "openvino" and importlib.util.find_spec("openvino") is None:
+        raise UsageError("backend 'openvino' needs the package openvino: pip install 'shiftproof[fast]'")
 
 
 class _Tracer(fx.Tracer):
@@ -199,9 +211,6 @@ def _largest_activation(model: nn.Module, inputs: Tensor) -> int:
     hooks = [module.register_forward_hook(note) for module in model.modules() if not list(module.children())]
     try:
         model(inputs)
-    except Exception as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ModelError(f"the model does not take inputs of shape {tuple(inputs.shape[1:])}: {reason}") from error
     finally:
         for hook in hooks:
             hook.remove()

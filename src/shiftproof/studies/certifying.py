@@ -17,7 +17,7 @@ from shiftproof.certification.checks import check_classifier
 from shiftproof.certification.estimate import SamplingCost, estimate_sampling
 from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain, Domains, held_out
-from shiftproof.errors import DataError, UsageError
+from shiftproof.errors import DataError
 from shiftproof.evidence import slug
 from shiftproof.execution import Mode
 from shiftproof.models import read_card
@@ -130,8 +130,6 @@ def certify_to_folder(
         stem = folder / "certificates" / slug(domain.name)
         what = identity(model, domain, settings, seed, precision, backend)
         paths = [stem.with_name(f"{stem.name}-{slug(label(setting.noise))}.parquet") for setting in settings]
-        if len(set(paths)) != len(paths):
-            raise UsageError("two settings are the same")
         certificates = [one for path in paths if (one := _finished(path, what)) is not None]
         if len(certificates) < len(paths):
             journal = stem.with_name(f"{stem.name}.journal")
