@@ -2,18 +2,22 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from conftest import needs_data
+from scipy.stats import norm
 
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import DataError, StudyError, UnknownName, UsageError
 from shiftproof.evidence import Evidence
 from shiftproof.report import accuracy_table, shift_findings
-from shiftproof.studies import find_study, list_studies, open_run, parse_study, run_study
+from shiftproof.statistics import upper_bound
+from shiftproof.studies import Run, find_study, list_studies, open_run, parse_study, run_study
 from shiftproof.studies.data import StudyData, data_findings, load_study_data
 from shiftproof.studies.estimate import estimate_study
 
@@ -302,3 +306,66 @@ def test_a_study_on_lazy_images(tmp_path: Path) -> None:
     run = run_study(parse_study(text, "s", "s"), tmp_path / "run")
     assert len(run.evidence.where(domain="sketch")) == 3929
     assert run.report().is_file()
+
+
+CERTIFIED = f"""{SMALL}
+probes:
+  - clean
+  - {{name: certify, certifier: {{noise: "gaussian:0.25", n: 300, n0: 20}}}}
+  - {{name: certify, certifier: {{noise: "rotation:0.2", n: 100, n0: 20, stop: "radii:0,0.1", skip_wrong: true}}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    torch.set_num_threads(1)
+    study = parse_study(CERTIFIED, "certified", "certified")
+    return run_study(study, tmp_path_factory.mktemp("certified") / "run")
+
+
+def test_certificates_are_evidence_from_which_every_radius_follows(certified: Run) -> None:
+    rows = certified.evidence.where(probe="certify", norm="l2")
+    assert set(rows["classifier"]) == {"smoothed"}
+    assert (rows["n"] == 300).all()
+    assert set(rows["bound"]) == {"clopper-pearson"}
+    miss = upper_bound(rows["n"] - rows["count"], rows["n"], float(rows["level"][0]))
+    derived = np.maximum(-0.25 * norm.ppf(miss), 0)
+    assert np.allclose(np.where(rows["prediction"] >= 0, rows["radius"], 0), derived)
+    turned = certified.evidence.where(probe="certify", norm="angle")
+    assert set(turned["bound"]) <= {"clopper-pearson", "sequence"}
+    assert turned["skipped"].any()
+    assert not (turned["correct"] & turned["skipped"]).any()
+
+
+def test_the_report_says_what_is_guaranteed(certified: Run, tmp_path: Path) -> None:
+    written = certified.export(folder=tmp_path)
+    page = written[0].read_text()
+    assert "What is guaranteed" in page
+    assert "interpolation" in page
+    assert "share noise" in page
+    names = {path.name for path in written}
+    assert {"certified.csv", "certified.svg", "certified.png"} <= names
+    codes = {finding.code for finding in certified.findings}
+    assert codes & {"guarantee-shrinks", "guarantee-undecided", "guarantee-holds"}
+    again = open_run(certified.folder)
+    assert again.evidence.table.num_rows == certified.evidence.table.num_rows
+
+
+def test_a_run_without_one_of_its_probes_is_not_finished(certified: Run, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(certified.folder, copy)
+    for path in copy.rglob("certify*.parquet"):
+        path.unlink()
+    with pytest.raises(UsageError, match="not finished"):
+        open_run(copy)
+
+
+def test_certification_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shiftproof.studies.estimate.PROBE_SECONDS", 0.1)
+    monkeypatch.setattr("shiftproof.certification.estimate.RATE_SECONDS", 0.05)
+    estimate = estimate_study(parse_study(CERTIFIED, "certified", "certified"))
+    costs = [cost for cost in estimate.costs if cost.stage == "certify"]
+    samples = estimate.costs[1].forward_passes
+    assert costs[0].forward_passes == samples * 320
+    assert costs[1].forward_passes < samples * 120
+    assert costs[1].most_seconds >= costs[1].seconds

@@ -45,6 +45,7 @@ SCHEMA = pa.schema(
         ("rival_level", pa.float64()),
         ("off_grid", pa.float64()),
         ("alpha", pa.float64()),
+        ("noise", pa.string()),
         ("norm", pa.string()),
         ("units", pa.string()),
         ("guarantee", pa.string()),

@@ -19,6 +19,7 @@ from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
 from shiftproof.models.prepare import Backend, Precision
+from shiftproof.perturbations.noise import label
 from shiftproof.probes.probe import PROBES, Columns, Cost, ProbeTask
 
 __all__ = ["Certify", "as_certifier"]
@@ -94,6 +95,7 @@ def certificate_columns(certificates: Certificates) -> Columns:
         columns["rival_level"] = np.where(full, levels.final_rival, levels.early_rival)
     facts = {
         "alpha": certificates.alpha,
+        "noise": "" if certificates.noise is None else label(certificates.noise),
         "norm": certificates.norm,
         "units": certificates.units,
         "guarantee": certificates.guarantee,

@@ -22,6 +22,7 @@ from shiftproof.types import Estimate, FloatArray
 
 __all__ = [
     "Series",
+    "by_setting",
     "certified_chart",
     "certified_csv",
     "nice_radii",
@@ -42,6 +43,7 @@ class Series:
     model: str
     domain: str
     setting: str
+    noise: str
     earned: FloatArray
     units_of: NDArray[np.object_]
     grouped: bool
@@ -51,6 +53,11 @@ class Series:
     units: str
     alpha: float
     guarantee: str
+
+    @property
+    def heading(self) -> str:
+        """What was certified, short."""
+        return f"{self.noise}, radius in {self.norm} ({self.units}), alpha {self.alpha:g}"
 
     def at(self, radius: float) -> Estimate:
         """Certified accuracy at a radius, with its interval over images."""
@@ -69,12 +76,13 @@ class Series:
         return Sample((self.earned >= radius).astype(np.float64), self.units_of)
 
 
-def series_of(model: str, domain: str, setting: str, certificates: Certificates, labels: ArrayLike) -> Series:
+def series_of(model: str, domain: str, noise: str, certificates: Certificates, labels: ArrayLike) -> Series:
     """From certificates."""
     return Series(
         model,
         domain,
-        setting,
+        noise,
+        noise,
         credit(certificates, labels),
         certificates.ids,
         False,
@@ -108,6 +116,7 @@ def _series(rows: Evidence) -> Series:
         str(first("model")),
         str(first("domain")),
         str(first("setting")),
+        str(first("noise")),
         np.where(rows["correct"].astype(bool) & ~skipped, rows["radius"], NOTHING),
         rows.sample("radius").units,
         rows.grouped,
@@ -118,6 +127,11 @@ def _series(rows: Evidence) -> Series:
         float(first("alpha")),
         str(first("guarantee")),
     )
+
+
+def by_setting(series: Sequence[Series]) -> list[list[Series]]:
+    """The series of each setting: radii of different norms do not belong in one table."""
+    return [[one for one in series if one.setting == setting] for setting in dict.fromkeys(s.setting for s in series)]
 
 
 def nice_radii(series: Sequence[Series]) -> tuple[float, ...]:
@@ -131,9 +145,9 @@ def certified_csv(series: Sequence[Series], radii: Sequence[float]) -> str:
     """One line a number, in full."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["model", "domain", "setting", "norm", "alpha", "metric", "radius", "value", "low", "high", "n"])
+    writer.writerow(["model", "domain", "noise", "norm", "alpha", "metric", "radius", "value", "low", "high", "n"])
     for one in series:
-        head = [one.model, one.domain, one.setting, one.norm, one.alpha]
+        head = [one.model, one.domain, one.noise, one.norm, one.alpha]
         for radius in radii:
             e = one.at(radius)
             writer.writerow([*head, "certified accuracy", radius, e.value, e.low, e.high, e.n])

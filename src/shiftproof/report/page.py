@@ -17,6 +17,7 @@ from shiftproof.execution import write_atomically
 from shiftproof.report.certified import (
     Series,
     band_text,
+    by_setting,
     certified_chart,
     certified_csv,
     nice_radii,
@@ -78,11 +79,11 @@ def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS)
         if name in formats:
             written[folder / "tables" / f"accuracy.{suffix}"] = render().encode()
     charts = {"accuracy": chart}
-    series = report.series()
-    if series:
-        charts["certified"] = certified_chart(series, report.target)
+    for number, series in enumerate(by_setting(report.series())):
+        stem = "certified" if number == 0 else f"certified-{number + 1}"
+        charts[stem] = certified_chart(series, report.target)
         if "csv" in formats:
-            written[folder / "tables" / "certified.csv"] = certified_csv(series, nice_radii(series)).encode()
+            written[folder / "tables" / f"{stem}.csv"] = certified_csv(series, nice_radii(series)).encode()
     for name, specification in charts.items():
         if "svg" in formats:
             written[folder / "figures" / f"{name}.svg"] = chart_svg(specification).encode()
@@ -100,17 +101,22 @@ def render_page(report: Report) -> str:
     environment = Environment(
         loader=PackageLoader("shiftproof.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    series = report.series()
+    guarantees = [
+        {
+            "series": series,
+            "radii": nice_radii(series),
+            "curves": Markup(chart_svg(certified_chart(series, report.target))),
+            "band": band_text(series),
+        }
+        for series in by_setting(report.series())
+    ]
     environment.filters |= {"percent": "{:.1%}".format, "points": points, "figure": lambda value: f"{100 * value:.1f}"}
     return environment.get_template("page.html.j2").render(
         report=report,
         table=table,
         findings=report.findings(table),
         chart=Markup(chart_svg(chart)),
-        series=series,
-        radii=nice_radii(series),
-        curves=Markup(chart_svg(certified_chart(series, report.target))) if series else "",
-        band=band_text(series) if series else "",
+        guarantees=guarantees,
         together=TOGETHER,
         images={name: base64.b64encode(path.read_bytes()).decode() for name, path in report.sheets.items()},
     )
