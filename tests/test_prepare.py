@@ -70,7 +70,29 @@ class OverColumns(nn.Module):
         return self.head(F.relu(self.along(inputs)).flatten(1))
 
 
+def hooked() -> nn.Module:
+    """A hook on the whole model, which tracing does not see."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(768, 3))
+    model.register_forward_hook(lambda _module, _inputs, output: 2 * output)
+    return model
+
+
+class OnlyWhenAlone(nn.Module):
+    """A branch on the shape of the batch: tracing takes one side of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(768, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        flat = inputs.flatten(1)
+        return self.head(flat if len(flat) > 0 else flat * 0)
+
+
 CASES = {
+    "hooked": hooked,
+    "length": OnlyWhenAlone,
+    "flattened late": lambda: nn.Sequential(nn.Flatten(2), nn.Linear(256, 2), nn.Flatten(), nn.Linear(6, 3)),
     **{entry.name: (lambda name=entry.name: sp.build_model(name, domain())) for entry in MODELS},
     "normalised mlp": lambda: sp.build_model("mlp", domain(), mean=[0.4, 0.5, 0.6], std=[0.2, 0.3, 0.4]),
     "normalised cnn": lambda: sp.Normalized(sp.build_model("cnn", domain()), [0.4, 0.5, 0.6], [0.2, 0.3, 0.4]),

@@ -16,6 +16,7 @@ from torch.nn.utils import fuse_conv_bn_eval
 
 from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.models.layers import Gray, Normalize
+from shiftproof.rng import torch_generator
 
 __all__ = ["Backend", "Precision", "Prepared", "check_compute", "prepare"]
 
@@ -24,6 +25,8 @@ Backend = Literal["torch", "openvino"]
 
 ACTIVATION_BYTES = 4 << 20
 SMALLEST_SLICE, LARGEST_SLICE = 16, 512
+TOLERANCE, BF16_TOLERANCE = 1e-3, 0.1
+"""How far logits may be from those of the model as it is, relative to the largest; rounding is far below."""
 
 # what gives a new tensor that nobody else holds, so that ReLU may overwrite it
 _FRESH = (nn.Conv2d, nn.BatchNorm2d, nn.Linear)
@@ -68,37 +71,77 @@ def prepare(
     """
     check_compute(precision, backend)
     frozen = copy.deepcopy(model).to("cpu", torch.float32).eval().requires_grad_(False)
-    steps = []
-    first = linear = None
-    traced = _traced(frozen)
-    if traced is not None:
-        folded = _fold_batchnorm(traced)
-        steps += [f"{folded} BatchNorm folded"] if folded else []
-        if split:
-            first, linear = _split_first_layer(traced)
-            steps += ["first layer split off"] if first is not None else []
-        if backend == "torch":
-            _relu_in_place(traced)
-    rest: nn.Module = frozen if traced is None else traced
-    example = torch.zeros(2, *shape)
+    noise = torch.randn(2, *shape, generator=torch_generator(0, "prepared model"))
+    example = 0.5 + 0.25 * noise
     with torch.inference_mode():
-        try:
-            hidden = example if first is None else first(example)
-            largest = _largest_activation(rest, hidden)
-        except Exception as error:
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
-            raise ModelError(f"the model does not take inputs of shape {tuple(shape)}: {reason}") from error
-    fitting = max(1, ACTIVATION_BYTES // (4 * largest))
-    slice_size = min(max(1 << (fitting.bit_length() - 1), SMALLEST_SLICE), LARGEST_SLICE)
-    if backend == "openvino":
-        from shiftproof.models.openvino import compile_for_openvino
+        expected = _call(frozen, example)
+        rewritten = _rewritten(frozen, split=split, in_place=backend == "torch")
+        # what a rewrite got wrong (hooks, draws or branches that tracing has frozen) is not used
+        if rewritten is not None and not _near(_call(rewritten, example), expected):
+            rewritten = None
+        parts = rewritten or _Parts(frozen)
+        hidden = example if parts.first is None else parts.first(example)
+        largest = _largest_activation(parts.rest, hidden)
+        fitting = max(1, ACTIVATION_BYTES // (4 * largest))
+        slice_size = min(max(1 << (fitting.bit_length() - 1), SMALLEST_SLICE), LARGEST_SLICE)
+        if backend == "openvino":
+            from shiftproof.models.openvino import compile_for_openvino
 
-        run, version = compile_for_openvino(rest, torch.zeros(slice_size, *hidden.shape[1:]), precision)
-        steps.append(version)
-    else:
-        run = _in_torch(rest, traced, precision)
-        steps.append(f"torch {torch.__version__.split('+')[0]}")
-    return Prepared(run, first, linear, slice_size, ", ".join([precision, *steps]))
+            shape_of_slice = (slice_size, *hidden.shape[1:])
+            run, version = compile_for_openvino(parts.rest, torch.zeros(shape_of_slice), precision)
+        else:
+            run, version = _in_torch(parts.rest, precision), f"torch {torch.__version__.split('+')[0]}"
+        prepared = Prepared(run, parts.first, parts.linear, slice_size, ", ".join([precision, *parts.steps, version]))
+        tolerance = TOLERANCE if precision == "f32" else BF16_TOLERANCE
+        if not _near(_call(prepared, example), expected, tolerance):
+            raise ModelError(f"the model gives other outputs in {prepared.description} than as it is; use f32 in torch")
+    return prepared
+
+
+@dataclass(eq=False)
+class _Parts:
+    """A model on its way to being prepared: what becomes `Prepared`, and what was done so far."""
+
+    rest: nn.Module
+    first: nn.Module | None = None
+    linear: nn.Module | None = None
+    steps: tuple[str, ...] = ()
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        return self.rest(inputs if self.first is None else self.first(inputs))  # type: ignore[no-any-return]
+
+
+def _rewritten(frozen: nn.Module, *, split: bool, in_place: bool) -> _Parts | None:
+    """The model with layers folded, split off and in place, or None if it can't be traced."""
+    try:
+        traced = fx.GraphModule(frozen, _Tracer().trace(frozen))
+        parts = _Parts(traced)
+        folded = _fold_batchnorm(traced)
+        parts.steps += (f"{folded} BatchNorm folded",) if folded else ()
+        if split:
+            parts.first, parts.linear = _split_first_layer(traced)
+            parts.steps += ("first layer split off",) if parts.first is not None else ()
+        if in_place:
+            _relu_in_place(traced)
+    except Exception:  # noqa: BLE001  (control flow that depends on values, or anything else a user's forward may do)
+        return None
+    return parts
+
+
+def _call(function: Callable[[Tensor], Tensor], example: Tensor) -> Tensor:
+    try:
+        # a copy: nothing may depend on the example being overwritten
+        return function(example.clone())
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ModelError(f"the model does not take inputs of shape {tuple(example.shape[1:])}: {reason}") from error
+
+
+def _near(one: Tensor, other: Tensor, tolerance: float = TOLERANCE) -> bool:
+    """Whether two sets of logits are equal but for rounding."""
+    if one.shape != other.shape:
+        return False
+    return bool((one - other).abs().max() <= tolerance * max(1.0, float(other.abs().max())))
 
 
 def check_compute(precision: str, backend: str) -> None:
@@ -114,13 +157,6 @@ def check_compute(precision: str, backend: str) -> None:
 class _Tracer(fx.Tracer):
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
         return isinstance(module, Normalize | Gray) or super().is_leaf_module(module, name)
-
-
-def _traced(model: nn.Module) -> fx.GraphModule | None:
-    try:
-        return fx.GraphModule(model, _Tracer().trace(model))
-    except Exception:  # noqa: BLE001  (control flow that depends on values, or anything else a user's forward may do)
-        return None
 
 
 def _modules(traced: fx.GraphModule) -> dict[str, nn.Module]:
@@ -173,7 +209,8 @@ def _split_first_layer(traced: fx.GraphModule) -> tuple[nn.Module | None, nn.Mod
     while len(here.users) == 1:
         here = next(iter(here.users))
         layer = modules.get(str(here.target)) if here.op == "call_module" else None
-        if not isinstance(layer, nn.Flatten | nn.Identity | Normalize | nn.Linear):
+        flattens = isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) == (1, -1)
+        if not flattens and type(layer) not in (nn.Identity, Normalize, nn.Linear):
             return None, None
         chain.append(here)
         if isinstance(layer, nn.Linear):
@@ -217,11 +254,11 @@ def _largest_activation(model: nn.Module, inputs: Tensor) -> int:
     return max(sizes)
 
 
-def _in_torch(rest: nn.Module, traced: fx.GraphModule | None, precision: Precision) -> Callable[[Tensor], Tensor]:
+def _in_torch(rest: nn.Module, precision: Precision) -> Callable[[Tensor], Tensor]:
     rest.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if precision == "f32":
         return rest
-    head = None if traced is None else _head_in_f32(traced)
+    head = _head_in_f32(rest) if isinstance(rest, fx.GraphModule) else None
     rest.to(torch.bfloat16)
     if head is not None:
         head.to(torch.float32)
