@@ -402,6 +402,15 @@ def test_certify_stops_early_and_says_so(run: Call, a_model: Path) -> None:
     assert "or more" in run(*certify(a_model, *options))[1]
 
 
+def test_certify_at_several_alphas_votes_once(run: Call, a_model: Path) -> None:
+    code, out, _ = run(*certify(a_model, "--domain", "e=0.9", "--alpha", "0.001,0.05", "--json"))
+    assert code == 0
+    strict, loose = json.loads(out)["results"]
+    assert (strict["alpha"], loose["alpha"]) == (0.001, 0.05)
+    assert strict["certificates"] == loose["certificates"]
+    assert strict["average_certified_radius"] < loose["average_certified_radius"]
+
+
 def test_certify_estimates(run: Call, a_model: Path) -> None:
     code, out, _ = run(*certify(a_model, "--estimate", "--json"))
     assert code == 0
@@ -422,6 +431,8 @@ def test_certify_estimates(run: Call, a_model: Path) -> None:
         ["--n", "0"],
         ["--alpha", "0"],
         ["--alpha", "1"],
+        ["--alpha", "0.001,2"],
+        ["--alpha", "small"],
         ["--noise", "gausian"],
         ["--certifier", "magic"],
         ["--stop", "soon"],

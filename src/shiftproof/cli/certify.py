@@ -31,7 +31,9 @@ def command(
     ] = "0.25",
     n: Annotated[int, typer.Option("--n", help="Votes a sample, at most.")] = 10_000,
     n0: Annotated[int, typer.Option("--n0", help="Votes that choose the class.")] = 100,
-    alpha: Annotated[float, typer.Option("--alpha", help="Probability that a certificate is wrong, at most.")] = 0.001,
+    alpha: Annotated[
+        str, typer.Option("--alpha", help="Probability that a certificate is wrong, at most; several with commas.")
+    ] = "0.001",
     radii: Annotated[
         str | None, typer.Option("--radii", help="Radii to show: 0,0.25,0.5.", show_default="round ones")
     ] = None,
@@ -61,6 +63,7 @@ def command(
     Writes certificates with their votes (Parquet), logs that other tools read (tsv), a table and a picture.
     """
     import os
+    from dataclasses import replace
 
     from shiftproof.certification import Radii
     from shiftproof.domains import load_domains
@@ -73,7 +76,12 @@ def command(
 
     check_compute(precision, backend)
     asked_radii = None if radii is None else Radii(_numbers(radii)).radii
-    settings = _settings(certifier, noise, sigma, n, n0, alpha, radii, stop, skip_wrong, runner_up)
+    alphas = _numbers(alpha)
+    settings = [
+        setting
+        for level in alphas
+        for setting in _settings(certifier, noise, sigma, n, n0, level, radii, stop, skip_wrong, runner_up)
+    ][: len(sigma.split(","))]
     data_options, model_options = _options(set_ or [])
     domains = load_domains(data, **data_options)
     loaded = load_model(model, domains, seed=seed, **model_options)
@@ -100,9 +108,15 @@ def command(
             backend=backend,  # type: ignore[arg-type]
             progress="lines",
         )
-        series = [result.series(_name(result, len(where), len(settings))) for result in results]
+        # another alpha is a matter of counts that are there
+        results = [
+            result if level == alphas[0] else replace(result, certificates=result.certificates.at_alpha(level))
+            for level in alphas
+            for result in results
+        ]
+        series = [result.series(_name(result, len(where), len(settings), len(alphas))) for result in results]
         shown = asked_radii or nice_radii(series)
-        one_model = len(where) == 1 and len(settings) > 1
+        one_model = len(where) == len(alphas) == 1 and len(settings) > 1
         write_certified(series, shown, folder, best_of="noise" if one_model else None)
     if json:
         every = [result.summary(shown) for result in results]
@@ -113,12 +127,16 @@ def command(
     typer.echo(f"\nwritten to {folder}: certificates/, logs/, tables/certified.csv, figures/certified.svg")
 
 
-def _name(result: Certified, places: int, settings: int) -> str:
+def _name(result: Certified, places: int, settings: int, alphas: int) -> str:
     """What tells a curve from the others."""
     from shiftproof.perturbations.noise import label
 
-    noise = label(result.setting.noise)
-    return noise if places == 1 else result.domain if settings == 1 else f"{result.domain}, {noise}"
+    parts = {
+        result.domain: places > 1,
+        label(result.setting.noise): settings > 1 or places == 1,
+        f"alpha {result.certificates.alpha:g}": alphas > 1,
+    }
+    return ", ".join(name for name, needed in parts.items() if needed)
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -198,13 +216,13 @@ def _time(seconds: float) -> str:
 def _show(where: list[Place], series: list[Series], radii: tuple[float, ...], passes: int) -> None:
     from shiftproof.certification import TOGETHER
 
-    header = ["domain", "noise", *(f"r >= {radius:g}" for radius in radii), "mean radius", "abstained"]
+    header = ["domain", "noise", "alpha", *(f"r >= {radius:g}" for radius in radii), "mean radius", "abstained"]
     rows = []
     for one in series:
         cells = [f"{e.value:.1%}\n{100 * e.low:.1f} to {100 * e.high:.1f}" for e in map(one.at, radii)]
         mean = f"{one.mean_radius():.4f}{' or more' if one.biased else ''}\n{one.mean_radius('correct'):.4f} if right"
         abstained = "not known" if one.abstained is None else f"{one.abstained:.1%}"
-        rows.append([one.domain, one.setting, *cells, mean, abstained])
+        rows.append([one.domain, one.noise, f"{one.alpha:g}", *cells, mean, abstained])
     show_table(header, rows)
     for place in where:
         typer.echo(f"{place.domain.name}: {len(place.domain):,} images ({place.what})")
@@ -212,9 +230,9 @@ def _show(where: list[Place], series: list[Series], radii: tuple[float, ...], pa
         f"{passes:,} forward passes. Certified accuracy is of all images; r is {series[0].norm}, {series[0].units}."
     )
     typer.echo(f"\nguarantee  {series[0].guarantee}")
-    others = list(dict.fromkeys(one.setting for one in series if one.setting != series[0].setting))
+    others = list(dict.fromkeys(one.heading for one in series if one.heading != series[0].heading))
     if others:
-        typer.echo(f"           Likewise for {', '.join(others)}.")
+        typer.echo(f"           Likewise for {'; '.join(others)}.")
     typer.echo(f"\n{TOGETHER}")
     typer.echo(
         "Small figures are 95 % Clopper-Pearson intervals over images, for this noise; the upper limit does not bound "
