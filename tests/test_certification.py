@@ -178,7 +178,7 @@ def test_a_noise_index_has_its_noise_whatever_the_rest() -> None:
     assert everything.std() == pytest.approx(1, abs=0.01)
 
 
-@pytest.mark.parametrize("size", [1, 64, 3 * 32 * 32, 3 * 224 * 224, 3 * 1024 * 1024])
+@pytest.mark.parametrize("size", [1, 64, 3 * 32 * 32, 3 * 224 * 224, 3 * 1024 * 1024, 9_000_000])
 def test_blocks_tile_the_indices_and_fit_into_memory(size: int) -> None:
     cut = list(blocks(size, 3_000))
     assert cut[0].start == 0
@@ -205,6 +205,34 @@ class LowBits(nn.Module):
         return torch.stack([fine, 1 - fine], 1)
 
 
+class OnTheGrid(nn.Module):
+    """Class 0 if every number is the float32 of a multiple of the grid's step."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        steps = (inputs.double() * PIXEL_GRID).round()
+        clean = ((steps / PIXEL_GRID).float() == inputs).flatten(1).all(1).float()
+        return torch.stack([clean, 1 - clean], 1)
+
+
+@pytest.mark.parametrize("first", ["dense", "convolution", "nothing"])
+def test_no_layer_in_front_lets_rounding_tell_inputs_apart(first: str) -> None:
+    """Of two inputs that are near, certificates contradict each other if noise and input are rounded one by one."""
+    dense = nn.Linear(64, 64, bias=False)
+    dense.weight.data.copy_(torch.eye(64))
+    conv = nn.Conv2d(1, 1, 1, bias=False)
+    conv.weight.data.fill_(1.0)
+    front = {"dense": [nn.Flatten(), dense], "convolution": [conv], "nothing": []}[first]
+    model = nn.Sequential(*front, OnTheGrid()).eval()
+    steps = torch.randint(0, 300, (1, 1, 8, 8), generator=torch.Generator().manual_seed(0))
+    inputs = torch.cat([torch.zeros(1, 1, 8, 8), (steps / PIXEL_GRID).float()])
+    certificates = sp.certify(model, (inputs, torch.zeros(2, dtype=torch.long)), smoothing(n=1_000))
+    assert float((inputs[0] - inputs[1]).norm()) < 0.05
+    first_count, second_count = (
+        int(c) if p == 0 else 1_000 - int(c) for c, p in zip(certificates.count, certificates.chosen, strict=True)
+    )
+    assert abs(first_count - second_count) <= 60
+
+
 def test_reading_low_bits_breaks_float_noise_and_not_ours() -> None:
     here = torch.zeros(1, 28, 28)
     there = here + 0.84 / 28
@@ -221,6 +249,39 @@ def test_reading_low_bits_breaks_float_noise_and_not_ours() -> None:
     ours = sp.certify(model, (inputs, torch.zeros(2, dtype=torch.long)), smoothing(n=2_000))
     assert ours.prediction[0] == ours.prediction[1]
     assert abs(int(ours.count[0]) - int(ours.count[1])) <= 20
+
+
+def test_an_image_off_the_grid_pays_with_its_radius_and_stops_no_earlier() -> None:
+    generator = torch.Generator().manual_seed(0)
+    oracle = LinearOracle("l1")
+    off = (oracle.inputs + (torch.rand(oracle.inputs.shape, generator=generator) - 0.5) / PIXEL_GRID).clamp(0, 1)
+    setting = smoothing(noise="uniform:0.5", n=2_000)
+    certificates = sp.certify(oracle.model, (off, oracle.labels), setting)
+    assert (certificates.off_grid[:-1] > 0).all()
+    rows = certified_rows(
+        setting.noise, replace(certificates.votes, off_grid=np.zeros(len(off))), 2_000, setting.levels(2)
+    )
+    certified = certificates.prediction >= 0
+    paid = rows["radius"][certified] - certificates.radius[certified]
+    assert np.allclose(paid, certificates.off_grid[certified])
+    asked = float(np.quantile(certificates.radius[certified], 0.5))
+    stopping = sp.certify(oracle.model, (off, oracle.labels), replace(setting, stop=sp.certifiers.Radii([asked])))
+    stopped = stopping.bound == "sequence"
+    assert stopped.any()
+    assert ((stopping.radius[stopped] >= asked) | (certificates.radius[stopped] < asked + 0.05)).all()
+
+
+def test_votes_are_those_of_the_model_itself(model: nn.Module) -> None:
+    """Brute force: the same noise, added in float64, through the model as it is."""
+    domain, shape = digits(3), (1, 8, 8)
+    certificates = sp.certify(model, domain, smoothing(n=500), seed=3)
+    draws = np.concatenate([draw_block(GAUSSIAN, shape, block, 3, COUNTING) for block in blocks(64, 500)])[:500]
+    for image in range(3):
+        noisy = domain[image][0].double() + torch.from_numpy(0.25 * draws).view(-1, *shape)
+        with torch.no_grad():
+            counts = np.bincount(model(noisy.float()).argmax(1), minlength=10)
+        # rounding to the grid moves a vote or two that are nearly ties
+        assert abs(counts[certificates.chosen[image]] - certificates.count[image]) <= 2
 
 
 # truth
@@ -489,6 +550,11 @@ class Random(nn.Module):
         return torch.stack([inputs.flatten(1).sum(1), torch.rand(len(inputs))], 1)
 
 
+class HardlyRandom(nn.Module):
+    def forward(self, inputs: Tensor) -> Tensor:
+        return torch.stack([inputs.flatten(1).sum(1), 1e-5 * torch.rand(len(inputs))], 1)
+
+
 class OfTheBatch(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         flat = inputs.flatten(1)
@@ -524,6 +590,7 @@ def dropping() -> nn.Module:
         (nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), "train mode"),
         (dropping(), "Dropout.*train mode"),
         (Random().eval(), "random"),
+        (HardlyRandom().eval(), "random"),
         (OfTheBatch().eval(), "other samples in its batch"),
         (
             nn.Sequential(nn.BatchNorm2d(1, track_running_stats=False), nn.Flatten(), nn.Linear(64, 10)).eval(),
@@ -540,7 +607,7 @@ def test_models_that_are_no_fixed_function_are_refused(model: nn.Module, sentenc
     if sentence is None:
         assert len(sp.certify(model, digits(2), smoothing(n=16))) == 2
         return
-    two = isinstance(model, Random | OfTheBatch | NotANumber)
+    two = isinstance(model, Random | HardlyRandom | OfTheBatch | NotANumber)
     data = (torch.rand(4, 1, 8, 8), torch.tensor([0, 1, 0, 1])) if two else digits(4)
     with pytest.raises(ModelError, match=sentence):
         sp.certify(model, data, smoothing(n=16))
@@ -564,6 +631,7 @@ def test_a_model_that_fails_on_noise_alone_is_refused() -> None:
         lambda: smoothing(n=1.5),
         lambda: smoothing(alpha=0.0),
         lambda: smoothing(alpha=1.0),
+        lambda: smoothing(alpha="0.1"),
         lambda: smoothing(alpha=float("nan")),
         lambda: smoothing(noise=0.25),
         lambda: smoothing(stop="soon"),
@@ -586,6 +654,36 @@ def test_bad_input_gets_a_sentence(attempt: object) -> None:
         attempt()  # type: ignore[operator]
     assert len(str(caught.value)) > 20
     assert "\n" not in str(caught.value)
+
+
+class Turned(nn.Module):
+    """Equal weights, another function."""
+
+    def __init__(self, sign: float) -> None:
+        super().__init__()
+        self.sign = sign
+        self.head = nn.Linear(64, 10)
+        self.head.weight.data.copy_(torch.linspace(-1, 1, 640).view(10, 64))
+        self.head.bias.data.zero_()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.sign * self.head(inputs.flatten(1))
+
+
+def test_votes_of_another_function_are_not_taken_over(tmp_path: Path) -> None:
+    plus, minus = Turned(1.0).eval(), Turned(-1.0).eval()
+    sp.certify(plus, digits(4), smoothing(n=100), journal=tmp_path / "j")
+    taken = sp.certify(minus, digits(4), smoothing(n=100), journal=tmp_path / "j")
+    assert np.array_equal(taken.chosen, sp.certify(minus, digits(4), smoothing(n=100)).chosen)
+
+
+def test_models_of_other_kinds_are_certified() -> None:
+    for kind in (torch.float64, torch.bfloat16):
+        certificates = sp.certify(dense(10).to(kind), digits(2), smoothing(n=50))
+        assert len(certificates) == 2
+    assert len(sp.certify(dense(10), digits(2), smoothing(n=np.int64(50)))) == 2
+    flat = torch.rand(3, 64), torch.tensor([0, 1, 0])
+    assert len(sp.certify(nn.Linear(64, 2).eval(), flat, smoothing(n=50))) == 3
 
 
 # files
@@ -628,6 +726,8 @@ def test_a_log_never_rounds_up(model: nn.Module, tmp_path: Path) -> None:
         ("idx\tlabel\tpredict\tradius\tcorrect\ttime\n", "no rows"),
         ("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t1\tfar\t1\t0\n", "line 2: not a row of numbers"),
         ("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t2\t0.5\t1\t0\n", "correct is 1, but"),
+        ("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t1\tnan\t1\t0\n", "the radius is nan"),
+        ("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t1\t-1\t1\t0\n", "the radius is -1"),
     ],
 )
 def test_logs_that_are_none(tmp_path: Path, text: str, sentence: str) -> None:

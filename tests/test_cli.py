@@ -379,6 +379,13 @@ def test_certify_writes_certificates_logs_table_and_picture(run: Call, a_model: 
     assert all((tmp_path / "c" / one).stat().st_mtime_ns == when for one, when in before.items())
     assert "guarantee" in out
     assert "share noise" in out
+    code, out, err = run(*certify(a_model, "--sigma", "0.25,0.5", "--out", tmp_path / "c", "--seed", 1))
+    assert (code, out) == (1, "")
+    assert "another seed; choose another --out" in err
+
+
+def test_certify_says_which_samples(run: Call, a_model: Path) -> None:
+    out = run(*certify(a_model))[1]
     assert "12 of its held-out part" in out
     assert "12 samples" in out
 
@@ -389,6 +396,13 @@ def test_certify_knows_every_noise(run: Call, a_model: Path, noise: str) -> None
     code, out, err = run(*certify(a_model, *options))
     assert code == 0, err
     assert json.loads(out)["noise"].startswith(noise)
+
+
+def test_certify_takes_options_of_a_noise(run: Call, a_model: Path) -> None:
+    options = ["--noise", "scaling", "--set", "noise.log=true", "--domain", "e=0.9", "--n", 100, "--json"]
+    code, out, _ = run(*certify(a_model, *options))
+    assert code == 0
+    assert json.loads(out)["norm"] == "log factor"
 
 
 def test_certify_stops_early_and_says_so(run: Call, a_model: Path) -> None:

@@ -121,6 +121,10 @@ def square(shard: int) -> Iterator[tuple[int, int]]:
     yield shard * shard, torch.get_num_threads()
 
 
+def numbers(shard: int) -> Iterator[int | None]:
+    yield from (0, 1, 2, None)
+
+
 def letters(shard: int) -> Iterator[str]:
     yield from "abc"[: shard + 1]
 
@@ -147,6 +151,7 @@ def test_every_shard_is_run_once_on_one_thread(workers: int) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_parts_of_a_shard_come_in_order(workers: int) -> None:
+    assert [part for _, part in run_shards(numbers, [0], workers)] == [0, 1, 2, None]
     parts = list(run_shards(letters, range(3), workers, worth=0.0, seconds=1.0))
     for shard in range(3):
         assert "".join(part for owner, part in parts if owner == shard) == "abc"[: shard + 1]

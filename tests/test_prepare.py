@@ -1,6 +1,7 @@
 """Prepared models: the same function, faster."""
 
 import importlib.util
+import warnings
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import shiftproof as sp
+from shiftproof.certification.exact import ExactLayer
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.models import MODELS
@@ -89,8 +91,79 @@ class OnlyWhenAlone(nn.Module):
         return self.head(flat if len(flat) > 0 else flat * 0)
 
 
+def hooked_first() -> nn.Module:
+    """A hook that makes a dense first layer something else than affine."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(768, 16), nn.ReLU(), nn.Linear(16, 3))
+    model[1].register_forward_hook(lambda _module, _inputs, output: output.relu() - 0.1)
+    return model
+
+
+class Optional(nn.Module):
+    """Arguments that nobody gives: a traced model takes them for given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(768, 3)
+
+    def forward(self, inputs: Tensor, targets: Tensor | None = None) -> Tensor:
+        logits = self.head(inputs.flatten(1))
+        if targets is not None:
+            logits = -logits
+        return logits if isinstance(inputs, Tensor) else 2 * logits
+
+
+class Viewing(nn.Module):
+    """Views the output of a convolution as rows, which channels last does not allow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(4 * 256, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = F.relu(self.conv(inputs))
+        return self.head(hidden.view(hidden.size(0), -1))
+
+
+class Overwriting(nn.Module):
+    """Changes its input in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(768, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        inputs -= 0.5
+        return self.head(inputs.flatten(1))
+
+
+class Never(nn.Module):
+    """One class is never meant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(768, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.head(inputs.flatten(1)) + torch.tensor([0.0, 0.0, -torch.inf])
+
+
+def old_weight_norm() -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        normed = torch.nn.utils.weight_norm(nn.Conv2d(3, 4, 3))
+    return nn.Sequential(normed, nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 196, 3))
+
+
 CASES = {
     "hooked": hooked,
+    "hooked first": hooked_first,
+    "optional": Optional,
+    "viewing": Viewing,
+    "overwriting": Overwriting,
+    "never": Never,
+    "new weight norm": lambda: nn.Sequential(
+        nn.Flatten(), torch.nn.utils.parametrizations.weight_norm(nn.Linear(768, 3))
+    ),
     "length": OnlyWhenAlone,
     "flattened late": lambda: nn.Sequential(nn.Flatten(2), nn.Linear(256, 2), nn.Flatten(), nn.Linear(6, 3)),
     **{entry.name: (lambda name=entry.name: sp.build_model(name, domain())) for entry in MODELS},
@@ -101,6 +174,7 @@ CASES = {
     "branching": Branching,
     "columns": OverColumns,
     "linear": lambda: nn.Sequential(nn.Flatten(), nn.Linear(768, 3)),
+    "old weight norm": old_weight_norm,
     "no bias": lambda: nn.Sequential(nn.Flatten(), nn.Linear(768, 9, bias=False), nn.ReLU(), nn.Linear(9, 3)),
     "double": lambda: nn.Sequential(nn.Flatten(), nn.Linear(768, 3)).double(),
     "front": lambda: nn.Sequential(Normalize([0.5] * 3, [0.5] * 3), Gray(), nn.Flatten(), nn.Linear(256, 3)),
@@ -115,11 +189,13 @@ def test_a_prepared_model_is_the_same_function(name: str) -> None:
     inputs = torch.rand(8, *SHAPE) + 0.5 * torch.randn(8, *SHAPE)
     kept = inputs.clone()
     with torch.inference_mode():
-        expected = model(inputs.double() if name == "double" else inputs).float()
+        expected = model(inputs.double() if name == "double" else inputs.clone()).float()
         prepared = prepare(model, SHAPE)
-        given = [prepared(inputs), prepared(inputs.contiguous(memory_format=torch.channels_last))]
-    scale = max(1.0, float(expected.abs().max()))
-    assert all(float((one - expected).abs().max()) < 1e-5 * scale for one in given)
+        given = [prepared(inputs.clone())]
+        given += [prepared(inputs.contiguous(memory_format=torch.channels_last))] if prepared.channels_last else []
+        given += [] if prepared.affine is None else [prepared.rest(prepared.affine(inputs))]
+    scale = max(1.0, float(expected[expected.isfinite()].abs().max()))
+    assert all(bool(((one - expected).abs() < 1e-5 * scale).logical_or(one == expected).all()) for one in given)
     assert torch.equal(inputs, kept), "the inputs are not overwritten"
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items()), "nor is the model"
 
@@ -138,21 +214,27 @@ def test_what_was_done_is_said(name: str, words: str) -> None:
     assert words in prepare(CASES[name]().eval(), SHAPE).description
 
 
-@pytest.mark.parametrize("name", ["gray mlp", "front", "columns", "residual", "branching", "cnn"])
-def test_nothing_but_an_affine_beginning_is_split_off(name: str) -> None:
-    first = prepare(CASES[name]().eval(), SHAPE).first
-    # a dense layer along one axis is affine too
-    assert first is None or name == "columns"
+@pytest.mark.parametrize(
+    "name", ["gray mlp", "front", "columns", "residual", "branching", "cnn", "hooked first", "flattened late"]
+)
+def test_nothing_but_a_dense_beginning_is_split_off(name: str) -> None:
+    assert prepare(CASES[name]().eval(), SHAPE).affine is None
 
 
-@pytest.mark.parametrize("name", ["mlp", "normalised mlp", "linear", "no bias", "columns"])
-def test_the_first_layer_is_affine(name: str) -> None:
-    prepared = prepare(CASES[name]().eval(), SHAPE)
-    assert prepared.first is not None
-    assert prepared.linear is not None
-    x, e = torch.rand(2, *SHAPE), torch.randn(2, *SHAPE)
+@pytest.mark.parametrize("name", ["mlp", "normalised mlp", "linear", "no bias"])
+def test_the_first_layer_takes_noise_and_input_apart(name: str) -> None:
+    model = CASES[name]().eval()
+    prepared = prepare(model, SHAPE)
+    assert prepared.affine is not None
+    layer = ExactLayer(prepared.affine, 65_280, most=65_280 * 4)
+    steps = torch.randint(-65_280, 65_280, (2, *SHAPE)).double()
+    other = torch.randint(0, 65_280, (2, *SHAPE)).double()
+    apart = layer.of_noise(steps) + layer.of_input(other)
+    # not near but equal: a sum of whole numbers, however it is made
+    assert torch.equal(apart, layer.of_noise(steps + 7) + layer.of_input(other - 7))
     with torch.inference_mode():
-        assert torch.allclose(prepared.first(x + e), prepared.first(x) + prepared.linear(e), atol=1e-4)
+        logits = prepared.rest(layer.value(apart))
+        assert torch.allclose(logits, model(((steps + other) / 65_280).float()), atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn", "preact-resnet18", "branching"])
@@ -165,6 +247,26 @@ def test_bf16_is_near_and_its_logits_do_not_tie(name: str) -> None:
     assert float((expected - given).abs().max()) < 0.05 * max(1.0, float(expected.abs().max()))
     if name != "branching":
         assert not torch.equal(given, given.bfloat16().float())
+
+
+def test_bf16_leaves_a_single_layer_alone() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(768, 3)).eval()
+    model[1].bias.data += 40
+    inputs = torch.rand(64, *SHAPE)
+    with torch.inference_mode():
+        given = prepare(model, SHAPE, precision="bf16")(inputs)
+        assert torch.equal(given.argmax(1), model(inputs).argmax(1))
+
+
+def test_a_model_that_depends_on_the_size_of_its_batch_is_refused() -> None:
+    class Crowded(nn.Module):
+        def forward(self, inputs: Tensor) -> Tensor:
+            flat = inputs.flatten(1)
+            logits = torch.stack([flat.sum(1), flat.amax(1)], 1)
+            return logits if inputs.shape[0] < 10 else -logits
+
+    with pytest.raises(ModelError, match="depends on its batch"):
+        prepare(Crowded().eval(), SHAPE)
 
 
 def test_slices_depend_on_the_model_alone() -> None:

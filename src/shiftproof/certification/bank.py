@@ -27,9 +27,11 @@ PIXEL_GRID = 65_280
 PARAMETER_GRID = 65_536
 """Steps in a unit of a deformation's parameters."""
 
-FIRST, LARGEST, BLOCK_BYTES = 128, 1_024, 32 << 20
+SMALLEST, FIRST, LARGEST, BLOCK_BYTES = 16, 128, 1_024, 32 << 20
 _FLOAT32_ROUNDING = 2.0**-24
-# whole numbers above this are no longer exact in float32; noise of 12 standard deviations must stay below
+LARGEST_DRAW = 12
+"""No standard normal draw is ever larger: one in 10^32 would be."""
+# whole numbers above this are no longer exact in float32
 _LARGEST_EXACT = 2**24
 
 
@@ -44,7 +46,8 @@ class Block:
 
 def blocks(size: int, n: int) -> Iterator[Block]:
     """Blocks that cover the indices below `n`: small ones first, because most easy images are decided there."""
-    largest = max(16, min(LARGEST, 1 << (BLOCK_BYTES // (4 * size)).bit_length() - 1)) if size else LARGEST
+    fitting = max(1, BLOCK_BYTES // (4 * size))
+    largest = max(SMALLEST, min(LARGEST, 1 << fitting.bit_length() - 1))
     start = number = 0
     while start < n:
         stop = start + min(max(start, FIRST), largest)
@@ -61,7 +64,7 @@ def draw_block(noise: Noise, shape: tuple[int, ...], block: Block, seed: int, pu
 def grid_of(noise: Noise) -> int:
     """Steps of the grid in one unit of what the noise moves."""
     grid = PIXEL_GRID if noise.additive else PARAMETER_GRID
-    if 12 * noise.scale * grid > _LARGEST_EXACT - grid:
+    if LARGEST_DRAW * noise.scale * grid > _LARGEST_EXACT - grid:
         raise UsageError(f"{noise!r} is too wide: inputs are in [0, 1], and noise above 20 leaves nothing of them")
     return grid
 

@@ -25,6 +25,8 @@ from shiftproof.types import FloatArray, IntArray
 __all__ = ["ABSTAIN", "Certificates"]
 
 ABSTAIN = -1
+NO_BOUND = "none"
+"""Of a sample that was skipped: there are no votes to bound."""
 _FACTS = b"shiftproof.certificates"
 
 
@@ -90,7 +92,11 @@ class Certificates:
     def subset(self, indices: ArrayLike) -> Certificates:
         """The rows at `indices`."""
         chosen = np.asarray(indices)
-        return replace(self, **{name: getattr(self, name)[chosen] for name in _COLUMNS})
+        chosen = chosen if chosen.size else chosen.astype(np.int64)
+        details = dict(self.details)
+        if "labels" in details:
+            details["labels"] = np.asarray(details["labels"])[chosen].tolist()
+        return replace(self, **{name: getattr(self, name)[chosen] for name in _COLUMNS}, details=details)
 
     def at_alpha(self, alpha: float) -> Certificates:
         """The same votes at another error probability; no model is needed.
@@ -204,7 +210,7 @@ def certified_rows(noise: Noise, votes: Votes, n: int, levels: Levels) -> dict[s
         "prediction": np.where(certified | votes.skipped, votes.chosen, ABSTAIN),
         "p_lower": 1 - known.miss,
         "p_upper": known.rival,
-        "bound": known.kind,
+        "bound": np.where(votes.n > 0, known.kind, NO_BOUND),
     }
 
 

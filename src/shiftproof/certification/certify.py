@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from shiftproof.certification.certificates import Certificates
 from shiftproof.certification.certifier import Certifier, Job, Memory
-from shiftproof.certification.checks import check_classifier, check_seed
+from shiftproof.certification.checks import check_classifier, check_seed, examples
 from shiftproof.domains import Domain, Domains, as_domains
 from shiftproof.errors import UsageError
 from shiftproof.execution import Journal, Mode
-from shiftproof.models.files import fingerprint
+from shiftproof.models.files import behaviour, fingerprint
 from shiftproof.models.prepare import Backend, Precision, check_compute
 
 __all__ = ["certify", "identity"]
@@ -102,6 +102,7 @@ def identity(
     return {
         "certifiers": [repr(one) for one in certifiers],
         "weights": fingerprint(model),
+        "behaviour": behaviour(model, examples(domain)),
         "data": domain.fingerprint,
         "seed": seed,
         "precision": precision,

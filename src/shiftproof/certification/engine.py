@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from shiftproof.certification.bank import CHOOSING, COUNTING, Block, blocks, draw_block, off_grid
 from shiftproof.certification.certificates import Certificates, certified_rows
@@ -20,10 +21,11 @@ from shiftproof.certification.voting import Voter
 from shiftproof.certification.wording import smoothing_guarantee
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
-from shiftproof.execution import can_be_sent, progress_bar, run_shards, single_threaded
+from shiftproof.execution import pickled, progress_bar, run_shards, single_threaded
 from shiftproof.models.files import fingerprint
 from shiftproof.models.prepare import Prepared, prepare
-from shiftproof.types import IntArray
+from shiftproof.perturbations.noise import Noise
+from shiftproof.types import FloatArray, IntArray
 
 __all__ = ["Rate", "Sampling", "Work", "measure_rate", "sample"]
 
@@ -47,9 +49,9 @@ def sample(job: Job, settings: Sequence[RandomizedSmoothing]) -> list[Certificat
     work = Work(sampling, shards, dict(job.record.done))
     total = len(job.domain) * sum(setting.n0 + setting.n for setting in settings)
     seconds = measure_rate(sampling).seconds(total) if job.workers > 1 else 0.0
-    if job.workers > 1 and not can_be_sent(work):
+    if job.workers > 1 and pickled(work) is None:
         warnings.warn("the model can't be sent to worker processes; it runs in this one", stacklevel=2)
-    tallies = [Tally(setting, len(job.domain), job.classes) for setting in settings]
+    tallies = [Tally(setting, _distance_to_grid(job.domain, setting.noise), job.classes) for setting in settings]
     for key, state in job.record.done.items():
         number, image = _place(key)
         tallies[number].restore(image, state)
@@ -120,12 +122,12 @@ class Work:
     def __call__(self, shard: int) -> Iterator[Part]:
         sampling, images = self.sampling, self.shards[shard]
         settings = sampling.settings
-        tallies = [Tally(setting, len(images), sampling.job.classes) for setting in settings]
+        inputs, labels = sampling.job.domain.take(images)[0], sampling.job.domain.labels[images]
+        tallies = [Tally(s, _distances(inputs, s.noise), sampling.job.classes) for s in settings]
         for number, tally in enumerate(tallies):
             for place, image in enumerate(images):
                 if (state := self.before.get(f"{number}:{image}")) is not None:
                     tally.restore(place, state)
-        inputs, labels = sampling.job.domain.take(images)[0], sampling.job.domain.labels[images]
         for tally in tallies:
             tally.settle(np.arange(len(images)), labels)
         placed = [[voter.place_image(image[None]) for image in inputs] for voter in sampling.voters]
@@ -182,7 +184,7 @@ def _place(key: str) -> tuple[int, int]:
 def _certificates(sampling: Sampling, tally: Tally, seconds: float) -> Certificates:
     job, setting = sampling.job, tally.setting
     noise, levels = setting.noise, setting.levels(job.classes)
-    votes = tally.votes(job.domain.labels, _distance_to_grid(job.domain, noise))
+    votes = tally.votes(job.domain.labels)
     prepared = sampling.prepared.description
     return Certificates(
         ids=job.domain.ids,
@@ -218,7 +220,10 @@ def _certificates(sampling: Sampling, tally: Tally, seconds: float) -> Certifica
     )
 
 
-def _distance_to_grid(domain: Domain, noise: Any) -> Any:
-    if not noise.additive:
-        return np.zeros(len(domain))
-    return np.concatenate([off_grid(domain.take(block)[0].double().numpy(), noise.norm) for block in domain.blocks])
+def _distance_to_grid(domain: Domain, noise: Noise) -> FloatArray:
+    return np.concatenate([_distances(domain.take(block)[0], noise) for block in domain.blocks])
+
+
+def _distances(inputs: Tensor, noise: Noise) -> FloatArray:
+    """How far inputs are from the grid; a deformation does not add to them, and takes them as they are."""
+    return off_grid(inputs.double().numpy(), noise.norm) if noise.additive else np.zeros(len(inputs))

@@ -10,7 +10,7 @@ from shiftproof.certification.certifier import Job, Memory
 from shiftproof.certification.engine import Sampling, measure_rate, sample
 from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.certification.tally import Tally
-from shiftproof.rng import numpy_generator
+from shiftproof.rng import derive, numpy_generator
 from shiftproof.types import FloatArray, IntArray
 
 __all__ = ["SamplingCost", "estimate_sampling"]
@@ -42,7 +42,9 @@ def estimate_sampling(job: Job, setting: RandomizedSmoothing) -> SamplingCost:
 def _mean_passes(job: Job, setting: RandomizedSmoothing) -> float:
     """Certify a few images with few samples, then let the rule run on votes drawn with the frequencies found."""
     few = np.unique(np.linspace(0, len(job.domain) - 1, TRIAL_IMAGES, dtype=np.int64))
-    trial = replace(job, domain=job.domain.subset(few), record=Memory(), workers=1, progress="off")
+    # noise of its own: what is chosen after a look at an estimate must not have met the noise that certifies
+    seed = derive(job.seed, "estimate")
+    trial = replace(job, domain=job.domain.subset(few), seed=seed, record=Memory(), workers=1, progress="off")
     n = min(TRIAL_SAMPLES, setting.n)
     votes = sample(trial, [replace(setting, n=n, stop="full", skip_wrong=False)])[0]
     frequencies = np.stack([votes.count, votes.runner_up_count, n - votes.count - votes.runner_up_count], 1)
@@ -57,7 +59,7 @@ def _simulated(setting: RandomizedSmoothing, probabilities: FloatArray, sampling
     """How many votes each image takes, by the rule itself on votes drawn with given probabilities."""
     generator = numpy_generator(0, "estimate")
     images = len(probabilities)
-    tally = Tally(setting, images, max(classes, 3))
+    tally = Tally(setting, np.zeros(images), max(classes, 3))
     tally.levels = setting.levels(classes)
     tally.chosen[:] = 0
     nobody_wrong = np.zeros(images, np.int64)

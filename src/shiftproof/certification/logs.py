@@ -56,6 +56,8 @@ def read(path: Path) -> Log:
     for row in reader:
         try:
             label, prediction, radius = int(row["label"]), int(row["predict"]), float(row["radius"])
+            if not 0 <= radius < math.inf:
+                raise DataError(f"{path}, line {reader.line_num}: the radius is {radius}")
             correct = row.get("correct")
             if correct is not None and bool(int(correct)) != (label == prediction):
                 raise DataError(f"{path}, line {reader.line_num}: correct is {correct}, but label and predict say not")

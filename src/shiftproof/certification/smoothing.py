@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Annotated
 
 from annotated_types import Interval
@@ -53,11 +54,12 @@ class RandomizedSmoothing:
         object.__setattr__(self, "stop", as_stop(self.stop))
         for name in ("n", "n0"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
                 raise UsageError(f"{name} is {value!r}; it should be a whole number of at least 1")
-        if not 0 < self.alpha < 1:
+            object.__setattr__(self, name, int(value))
+        if not isinstance(self.alpha, int | float) or not 0 < self.alpha < 1:
             raise UsageError(
-                f"alpha is {self.alpha}; it is a probability of error strictly between 0 and 1, such as 0.001"
+                f"alpha is {self.alpha!r}; it is a probability of error strictly between 0 and 1, such as 0.001"
             )
 
     def levels(self, classes: int) -> Levels:

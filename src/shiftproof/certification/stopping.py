@@ -36,12 +36,13 @@ class Look:
     drawn: IntArray
     n: int
     levels: Levels
+    off_grid: FloatArray | float = 0.0
 
     @cached_property
     def proven(self) -> FloatArray:
         """The radius that holds if sampling stops now."""
         known = bounds(self.count, self.rival_count, self.drawn, self.n, self.levels)
-        return self.noise.radius(known.miss, known.rival)
+        return self.noise.radius(known.miss, known.rival) - self.off_grid
 
     @cached_property
     def projected(self) -> FloatArray:
@@ -61,7 +62,7 @@ class Look:
     def _final(self, count: FloatArray, rival_count: FloatArray) -> FloatArray:
         rivals = np.minimum(rival_count, self.n - count).astype(np.int64)
         final = bounds(count.astype(np.int64), rivals, np.full(len(count), self.n), self.n, self.levels)
-        return self.noise.radius(final.miss, final.rival)
+        return self.noise.radius(final.miss, final.rival) - self.off_grid
 
 
 class Stop(Protocol):

@@ -22,8 +22,10 @@ class Tally:
     First `n0` votes choose the class, in `chosen`; then the counts start again from nothing.
     """
 
-    def __init__(self, setting: RandomizedSmoothing, images: int, classes: int) -> None:
+    def __init__(self, setting: RandomizedSmoothing, off_grid: FloatArray, classes: int) -> None:
+        images = len(off_grid)
         self.setting = setting
+        self.off_grid = off_grid
         self.levels = setting.levels(classes)
         self.chosen = np.full(images, -1)
         self.drawn = np.zeros(images, np.int64)
@@ -53,7 +55,9 @@ class Tally:
         if self.setting.stop.early and len(open_):
             rival, _ = self._rivals(open_)
             count = self.counts[open_, self.chosen[open_]]
-            look = Look(self.setting.noise, count, rival, self.drawn[open_], self.setting.n, self.levels)
+            look = Look(
+                self.setting.noise, count, rival, self.drawn[open_], self.setting.n, self.levels, self.off_grid[open_]
+            )
             enough[looked_at] = self.setting.stop.decided(look)
         self.settled[images[enough]] = True
         return images[enough]
@@ -93,13 +97,13 @@ class Tally:
         own = self.drawn + np.where(self.chosen >= 0, self.setting.n0, 0)
         return int(np.where(self.settled, self.setting.n0 + self.setting.n, own).sum())
 
-    def votes(self, labels: IntArray, off_grid: FloatArray) -> Votes:
+    def votes(self, labels: IntArray) -> Votes:
         """The columns of a certificate that come from counting."""
         every = np.arange(len(self.chosen))
         rival_count, rival = self._rivals(every)
         skipped = self.skipped(labels)
         count = self.counts[every, self.chosen]
-        return Votes(self.chosen, skipped, count, rival, rival_count, self.drawn, off_grid)
+        return Votes(self.chosen, skipped, count, rival, rival_count, self.drawn, self.off_grid)
 
     def _rivals(self, images: IntArray) -> tuple[IntArray, IntArray]:
         """The largest count of any class but the chosen one, and which class has it."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from shiftproof.certification.bank import grid_of, on_grid
+from shiftproof.certification.bank import LARGEST_DRAW, grid_of, on_grid
+from shiftproof.certification.exact import ExactLayer
 from shiftproof.errors import ModelError
 from shiftproof.models.prepare import Prepared
 from shiftproof.perturbations.noise import Noise
@@ -26,35 +27,30 @@ class Voter:
     shape: tuple[int, ...]
     classes: int
 
-    @property
-    def _split(self) -> bool:
-        """Whether noise is added behind the model's first layer, which is affine."""
-        return self.noise.additive and self.prepared.first is not None
+    @cached_property
+    def _layer(self) -> ExactLayer | None:
+        """The model's first layer, if noise is added behind it."""
+        if not self.noise.additive or self.prepared.affine is None:
+            return None
+        grid = grid_of(self.noise)
+        return ExactLayer(self.prepared.affine, grid, most=grid * (1 + LARGEST_DRAW * self.noise.scale))
 
     def place_noise(self, draws: FloatArray) -> Tensor:
         """A block of standard draws, in the form in which all images use it."""
         grid = grid_of(self.noise)
-        steps = torch.from_numpy(on_grid(draws * self.noise.scale, grid).astype(np.float32))
+        steps = torch.from_numpy(on_grid(draws * self.noise.scale, grid))
         if not self.noise.additive:
-            return steps / grid
-        steps = steps.view(-1, *self.shape)
-        if self._split:
-            assert self.prepared.linear is not None
-            with torch.inference_mode():
-                return self.prepared.linear(steps.mul_(1 / grid))  # type: ignore[no-any-return]
-        return _channels_last(steps)
+            return steps.float() / grid
+        if self._layer is not None:
+            return self._layer.of_noise(steps)
+        return self._laid_out(steps.float().view(-1, *self.shape))
 
     def place_image(self, image: Tensor) -> Tensor:
         """An image (1 x shape), in the form in which it meets every block of noise."""
         if not self.noise.additive:
             return image
-        grid = grid_of(self.noise)
-        steps = torch.from_numpy(on_grid(image.double().numpy(), grid).astype(np.float32))
-        if self._split:
-            assert self.prepared.first is not None
-            with torch.inference_mode():
-                return self.prepared.first(steps * (1 / grid))  # type: ignore[no-any-return]
-        return _channels_last(steps)
+        steps = torch.from_numpy(on_grid(image.double().numpy(), grid_of(self.noise)))
+        return self._laid_out(steps.float()) if self._layer is None else self._layer.of_input(steps)
 
     def votes(self, image: Tensor, noise: Tensor, count: int) -> IntArray:
         """How often each class wins on the first `count` samples of a placed block; the last slice is padded."""
@@ -64,9 +60,9 @@ class Voter:
             for start in range(0, count, step):
                 piece = noise[start : start + step]
                 if not self.noise.additive:
-                    logits = self.prepared(_channels_last(self.noise.apply(image, piece)))
-                elif self._split:
-                    logits = self.prepared.rest(piece + image)
+                    logits = self.prepared(self._laid_out(self.noise.apply(image, piece)))
+                elif self._layer is not None:
+                    logits = self.prepared.rest(self._layer.value(piece + image))
                 else:
                     # both are whole numbers, so that the sum is exact and the product a function of it alone
                     logits = self.prepared.rest((piece + image).mul_(1 / grid))
@@ -76,6 +72,5 @@ class Voter:
                 winners.append(winner)
             return torch.bincount(torch.cat(winners)[:count], minlength=self.classes).numpy()
 
-
-def _channels_last(images: Tensor) -> Tensor:
-    return images.contiguous(memory_format=torch.channels_last) if images.ndim == 4 else images
+    def _laid_out(self, images: Tensor) -> Tensor:
+        return images.contiguous(memory_format=torch.channels_last) if self.prepared.channels_last else images

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shiftproof.cli.options import AsJson, Data, Seed, Set, Workers, show_json, show_table
+from shiftproof.cli.options import AsJson, Data, Seed, Workers, show_json, show_table
 
 if TYPE_CHECKING:
     from shiftproof.certification.estimate import SamplingCost
     from shiftproof.certification.smoothing import RandomizedSmoothing
+    from shiftproof.perturbations.noise import Noise
     from shiftproof.report.certified import Series
     from shiftproof.studies.certifying import Certified, Place
 
@@ -54,7 +55,12 @@ def command(
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder to write to.", show_default="runs/certify-<hash>")
     ] = None,
-    set_: Set = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="Options of data, model and noise: data.size=64, model.architecture=cnn, noise.k=3."
+        ),
+    ] = None,
     workers: Workers = None,
     json: AsJson = False,
 ) -> None:
@@ -71,18 +77,20 @@ def command(
     from shiftproof.models import load_model
     from shiftproof.models.prepare import check_compute
     from shiftproof.report.certified import nice_radii, write_certified
-    from shiftproof.studies.certifying import certify_to_folder, estimate_places, places
+    from shiftproof.studies.certifying import certify_to_folder, estimate_places, keep_to_one_question, places
     from shiftproof.studies.jobs import digest
 
     check_compute(precision, backend)
     asked_radii = None if radii is None else Radii(_numbers(radii)).radii
     alphas = _numbers(alpha)
+    data_options, model_options, noise_options = _options(set_ or [])
     settings = [
         setting
         for level in alphas
-        for setting in _settings(certifier, noise, sigma, n, n0, level, radii, stop, skip_wrong, runner_up)
+        for setting in _settings(
+            certifier, _noises(noise, sigma, noise_options), n, n0, level, radii, stop, skip_wrong, runner_up
+        )
     ][: len(sigma.split(","))]
-    data_options, model_options = _options(set_ or [])
     domains = load_domains(data, **data_options)
     loaded = load_model(model, domains, seed=seed, **model_options)
     names = None if domain is None else [name.strip() for name in domain.split(",")]
@@ -93,10 +101,11 @@ def command(
         _show_costs(costs, count, json)
         return
     asked = {"model": model, "data": data, "options": [data_options, model_options], "domain": names, "limit": limit}
-    asked |= {"settings": [repr(one) for one in settings], "seed": seed, "compute": [precision, backend]}
+    asked |= {"settings": [repr(one) for one in settings], "seed": seed, "precision": precision, "backend": backend}
     folder = out or Path("runs") / f"certify-{digest(asked)}"
     check_writable(folder)
     with only_one(folder):
+        keep_to_one_question(folder, asked)
         results = certify_to_folder(
             loaded,
             where,
@@ -148,10 +157,20 @@ def _numbers(text: str) -> tuple[float, ...]:
         raise UsageError(f"{text!r} should be a number, or several with commas, such as 0.25,0.5") from error
 
 
+def _noises(name: str, sigma: str, options: dict[str, Any]) -> list[Noise]:
+    from shiftproof.errors import UsageError
+    from shiftproof.perturbations.noise import NOISES
+
+    scale = next(iter(NOISES[name].options))
+    chosen = [NOISES.create(name, {scale: value.strip(), **options}) for value in sigma.split(",")]
+    if len(set(chosen)) != len(chosen):
+        raise UsageError(f"--sigma {sigma} names the same noise twice")
+    return chosen
+
+
 def _settings(
     certifier: str,
-    noise: str,
-    sigma: str,
+    noises: list[Noise],
     n: int,
     n0: int,
     alpha: float,
@@ -162,21 +181,17 @@ def _settings(
 ) -> list[RandomizedSmoothing]:
     from shiftproof.certification import CERTIFIERS
     from shiftproof.errors import UsageError
-    from shiftproof.perturbations.noise import as_noise
 
     if stop == "radii":
         if radii is None:
             raise UsageError("--stop radii needs the radii that are to be decided, such as --radii 0,0.25,0.5")
         stop = f"radii:{radii}"
-    chosen = [as_noise(f"{noise}:{value.strip()}") for value in sigma.split(",")]
-    if len(set(chosen)) != len(chosen):
-        raise UsageError(f"--sigma {sigma} names the same noise twice")
     options = {"n": n, "n0": n0, "alpha": alpha, "stop": stop, "skip_wrong": skip_wrong, "runner_up": runner_up}
-    return [CERTIFIERS.create(certifier, {"noise": one, **options}) for one in chosen]  # type: ignore[misc]
+    return [CERTIFIERS.create(certifier, {"noise": one, **options}) for one in noises]  # type: ignore[misc]
 
 
-def _options(changes: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """--set data.size=64 and --set model.architecture=cnn."""
+def _options(changes: list[str]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """--set data.size=64, --set model.architecture=cnn, --set noise.k=3."""
     from shiftproof.errors import UnknownName
     from shiftproof.studies.files import apply_override
 
@@ -184,9 +199,9 @@ def _options(changes: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     for change in changes:
         apply_override(document, change)
     for key in document:
-        if key not in ("data", "model"):
-            raise UnknownName("key of --set", key, ["data", "model"])
-    return document.get("data", {}), document.get("model", {})
+        if key not in ("data", "model", "noise"):
+            raise UnknownName("key of --set", key, ["data", "model", "noise"])
+    return document.get("data", {}), document.get("model", {}), document.get("noise", {})
 
 
 def _show_costs(costs: list[tuple[Place, RandomizedSmoothing, SamplingCost]], workers: int, json: bool) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "curve",
     "curve_band",
     "envelope",
+    "mean_credit",
     "radius_difference",
     "radius_interval",
 ]
@@ -48,12 +49,7 @@ def average_certified_radius(
     The first is the area under the curve of certified accuracy. The second hides what accuracy loses under a shift.
     From samples that stopped early either is biased low: `certificates.stops_early` tells.
     """
-    if over not in ("all", "correct"):
-        raise UsageError(f"over is {over!r}; it should be 'all' or 'correct'")
-    earned = credit(certificates, labels)
-    if over == "correct":
-        earned = earned[earned > NOTHING]
-    return float(np.maximum(earned, 0.0).mean()) if len(earned) else 0.0
+    return mean_credit(credit(certificates, labels), over)
 
 
 def abstention_rate(certificates: Certificates) -> float | None:
@@ -62,19 +58,36 @@ def abstention_rate(certificates: Certificates) -> float | None:
 
 
 def certified_interval(
-    certificates: Certificates, labels: ArrayLike, radius: float = 0.0, level: float = 0.95
+    certificates: Certificates,
+    labels: ArrayLike,
+    radius: float = 0.0,
+    level: float = 0.95,
+    groups: ArrayLike | None = None,
 ) -> Estimate:
     """Certified accuracy at one radius with its Clopper-Pearson interval over images, for this noise bank.
 
+    Where images come in groups (patients), give them: the interval is then a bootstrap over whole groups.
     Of the true certified accuracy only the lower limit holds: more votes would certify more.
     """
-    earned = credit(certificates, labels)
-    return interval(int((earned >= radius).sum()), len(earned), level)
+    reached = credit(certificates, labels) >= radius
+    if groups is not None:
+        sample = Sample(reached.astype(np.float64), np.asarray(groups, object))
+        return bootstrap_mean(sample, limits=(0, 1), level=level)
+    return interval(int(reached.sum()), len(reached), level)
 
 
-def radius_interval(certificates: Certificates, labels: ArrayLike, seed: int = 0, level: float = 0.95) -> Estimate:
-    """The average certified radius over all samples with a bootstrap interval over images, for this noise bank."""
-    return bootstrap_mean(_sample(certificates, labels), seed, level=level)
+def radius_interval(
+    certificates: Certificates,
+    labels: ArrayLike,
+    seed: int = 0,
+    level: float = 0.95,
+    groups: ArrayLike | None = None,
+) -> Estimate:
+    """The average certified radius over all samples with a bootstrap interval over images, for this noise bank.
+
+    With `groups` (patients), whole groups are resampled.
+    """
+    return bootstrap_mean(_sample(certificates, labels, groups), seed, level=level)
 
 
 def radius_difference(
@@ -91,6 +104,14 @@ def credit(certificates: Certificates, labels: ArrayLike) -> FloatArray:
         raise UsageError(f"there are {len(certificates)} certificates but labels of shape {wanted.shape}")
     right = (certificates.prediction == wanted) & ~certificates.skipped
     return np.where(right, certificates.radius, NOTHING)
+
+
+def mean_credit(earned: FloatArray, over: str = "all") -> float:
+    """The mean radius over all samples, or over those that are certified and right."""
+    if over not in ("all", "correct"):
+        raise UsageError(f"over is {over!r}; it should be 'all' or 'correct'")
+    counted = earned if over == "all" else earned[earned > NOTHING]
+    return float(np.maximum(counted, 0.0).mean()) if len(counted) else 0.0
 
 
 def curve(earned: ArrayLike, radii: ArrayLike) -> FloatArray:
@@ -118,5 +139,6 @@ def envelope(curves: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
     return best
 
 
-def _sample(certificates: Certificates, labels: ArrayLike) -> Sample:
-    return Sample(np.maximum(credit(certificates, labels), 0.0), certificates.ids)
+def _sample(certificates: Certificates, labels: ArrayLike, groups: ArrayLike | None = None) -> Sample:
+    units = certificates.ids if groups is None else np.asarray(groups, object)
+    return Sample(np.maximum(credit(certificates, labels), 0.0), units)

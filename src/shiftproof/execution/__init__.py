@@ -4,17 +4,17 @@ from shiftproof.execution.files import check_writable, only_one, read_json, writ
 from shiftproof.execution.journal import Journal
 from shiftproof.execution.memory import keep_freed_memory
 from shiftproof.execution.progress import Mode, Progress, progress_bar
-from shiftproof.execution.workers import always_in_workers, can_be_sent, run_shards, single_threaded
+from shiftproof.execution.workers import always_in_workers, pickled, run_shards, single_threaded
 
 __all__ = [
     "Journal",
     "Mode",
     "Progress",
     "always_in_workers",
-    "can_be_sent",
     "check_writable",
     "keep_freed_memory",
     "only_one",
+    "pickled",
     "progress_bar",
     "read_json",
     "run_shards",

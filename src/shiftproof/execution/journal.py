@@ -37,6 +37,8 @@ class Journal:
         for number, (record, end) in enumerate(_records(path)):
             if number == 0 and record != header:
                 break
+            if number and "key" not in record:
+                break
             valid_bytes = end
             if number:
                 self.done[record["key"]] = record["value"]

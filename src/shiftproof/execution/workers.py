@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,14 +15,15 @@ from typing import Any, TypeVar
 from shiftproof.errors import ShiftproofError
 from shiftproof.execution.memory import keep_freed_memory
 
-__all__ = ["always_in_workers", "can_be_sent", "run_shards", "single_threaded"]
+__all__ = ["always_in_workers", "pickled", "run_shards", "single_threaded"]
 
 R = TypeVar("R")
 
 WORTH_SECONDS = 15.0
 """A worker process takes a few seconds to start; below this much remaining work the shards stay in process."""
 
-_PART, _END, _FAILED = range(3)
+_PART, _FINISHED, _FAILED = range(3)
+_END = object()
 
 
 def run_shards(
@@ -44,8 +46,9 @@ def run_shards(
         yield from _in_process(task, remaining[:1])
         remaining.pop(0)
         seconds = (time.perf_counter() - started) * len(remaining)
-    if workers > 1 and len(remaining) > 1 and (seconds or 0.0) > worth and can_be_sent(task):
-        yield from _in_processes(task, remaining, min(workers, len(remaining)))
+    package = pickled(task) if workers > 1 and len(remaining) > 1 and (seconds or 0.0) > worth else None
+    if package is not None:
+        yield from _in_processes(package, remaining, min(workers, len(remaining)))
     else:
         yield from _in_process(task, remaining)
 
@@ -74,13 +77,17 @@ def single_threaded() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def can_be_sent(task: object) -> bool:
-    """Whether `task` can be sent to another process."""
+def pickled(task: object) -> bytes | None:
+    """The task as it is sent to another process, or None if it can't be.
+
+    What was defined in a notebook or on standard input has no file from which another process could load it.
+    """
     try:
-        pickle.dumps(task)
+        package = pickle.dumps(task)
     except (pickle.PicklingError, TypeError, AttributeError, RuntimeError):
-        return False
-    return True
+        return None
+    in_a_file = hasattr(sys.modules["__main__"], "__file__")
+    return package if in_a_file or b"__main__" not in package else None
 
 
 def _in_process(task: Callable[[int], Iterable[R]], shards: list[int]) -> Iterator[tuple[int, R]]:
@@ -95,7 +102,7 @@ def _in_process(task: Callable[[int], Iterable[R]], shards: list[int]) -> Iterat
             yield shard, part  # type: ignore[misc]
 
 
-def _in_processes(task: Callable[[int], Iterable[R]], shards: list[int], workers: int) -> Iterator[tuple[int, R]]:
+def _in_processes(package: bytes, shards: list[int], workers: int) -> Iterator[tuple[int, Any]]:
     # spawn: a forked child of a process that has used threads can deadlock in the math library
     context = multiprocessing.get_context("spawn")
     connections: dict[Connection, int] = {}
@@ -104,11 +111,12 @@ def _in_processes(task: Callable[[int], Iterable[R]], shards: list[int], workers
     try:
         for _ in range(workers):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(theirs, task), daemon=True)
+            process = context.Process(target=_work, args=(theirs,), daemon=True)
             process.start()
             theirs.close()
             processes.append(process)
             connections[ours] = waiting.pop()
+            ours.send_bytes(package)
             ours.send(connections[ours])
         while connections:
             for connection in wait(list(connections)):
@@ -137,8 +145,8 @@ def _in_processes(task: Callable[[int], Iterable[R]], shards: list[int], workers
             process.join()
 
 
-def _work(connection: Connection, task: Callable[[int], Iterable[Any]]) -> None:
-    """The life of a worker: shards in, parts out. When the other end is gone, so is the worker."""
+def _work(connection: Connection) -> None:
+    """The life of a worker: a task and shards in, parts out. When the other end is gone, so is the worker."""
     import torch
 
     # Ctrl-C reaches every process of a terminal; the one that was asked ends the others
@@ -146,8 +154,10 @@ def _work(connection: Connection, task: Callable[[int], Iterable[Any]]) -> None:
     keep_freed_memory()
     torch.set_num_threads(1)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        package, task = connection.recv_bytes(), None
         while (shard := connection.recv()) is not None:
             try:
+                task = pickle.loads(package) if task is None else task  # noqa: S301  (from the process that started us)
                 for part in task(shard):
                     connection.send((_PART, part))
             except (BrokenPipeError, ConnectionResetError):
@@ -155,7 +165,7 @@ def _work(connection: Connection, task: Callable[[int], Iterable[Any]]) -> None:
             except Exception as error:  # noqa: BLE001  (raised again where the work was asked for)
                 connection.send((_FAILED, _sendable(error)))
                 return
-            connection.send((_END, None))
+            connection.send((_FINISHED, None))
 
 
 def _sendable(error: Exception) -> Exception:

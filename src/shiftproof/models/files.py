@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from shiftproof.errors import ModelError
 from shiftproof.execution import write_atomically, write_json
 
-__all__ = ["file_hash", "fingerprint", "load_weights", "read_weights", "save_model", "weight_bytes"]
+__all__ = ["behaviour", "file_hash", "fingerprint", "load_weights", "read_weights", "save_model", "weight_bytes"]
 
 _PICKLE_STARTS = (b"PK", b"\x80")
 
@@ -54,6 +54,19 @@ def weight_bytes(model: nn.Module) -> bytes:
 def fingerprint(model: nn.Module) -> str:
     """A hash of all weights and buffers."""
     return hashlib.sha256(weight_bytes(model)).hexdigest()
+
+
+def behaviour(model: nn.Module, inputs: Tensor) -> str:
+    """A hash of what the model says to some inputs, coarse enough for rounding.
+
+    Two models with equal weights may differ in code, attributes or hooks; this tells most of them apart.
+    """
+    parameter = next(model.parameters(), inputs)
+    with torch.inference_mode():
+        logits = model(inputs.to(parameter.device, parameter.dtype, copy=True)).float().cpu()
+    largest = float(logits.nan_to_num(0, 0, 0).abs().max()) or 1.0
+    coarse = (64 * logits / largest).nan_to_num().round()
+    return hashlib.sha256(coarse.to(torch.int64).numpy().tobytes()).hexdigest()[:16]
 
 
 def file_hash(path: Path) -> str:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib.util
-import operator
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, fx, nn
-from torch.nn.utils import fuse_conv_bn_eval
 
 from shiftproof.errors import ModelError, UnknownName, UsageError
-from shiftproof.models.layers import Gray, Normalize
+from shiftproof.execution import single_threaded
+from shiftproof.models.rewrite import Affine, Parts, head_in_f32, rewrite
 from shiftproof.rng import torch_generator
 
 __all__ = ["Backend", "Precision", "Prepared", "check_compute", "prepare"]
@@ -25,33 +25,29 @@ Backend = Literal["torch", "openvino"]
 
 ACTIVATION_BYTES = 4 << 20
 SMALLEST_SLICE, LARGEST_SLICE = 16, 512
+EXAMPLES = 8
 TOLERANCE, BF16_TOLERANCE = 1e-3, 0.1
 """How far logits may be from those of the model as it is, relative to the largest; rounding is far below."""
-
-# what gives a new tensor that nobody else holds, so that ReLU may overwrite it
-_FRESH = (nn.Conv2d, nn.BatchNorm2d, nn.Linear)
-_RELUS = (F.relu, torch.relu)
-_HIDDEN = "hidden_behind_first_layer"
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A classifier in two parts: `rest(first(x))`.
+    """A classifier, frozen: call it with inputs (N x shape) for logits in float32.
 
-    `first` is affine, so that first(x + e) is first(x) plus `linear(e)`, its part without the offset: the image of
-    noise that many inputs share is computed once. Both are None where the model does not begin with a dense layer.
-    `rest` may overwrite its input if there is a `first`. `slice_size` inputs at a time keep the activations in the
-    caches; it depends on the model alone.
+    Where it begins with a dense layer, that is split off: `rest(affine(x))` are the logits too, so that the layer's
+    image of noise that many inputs share is computed once. `rest` may then overwrite its input; without `affine` it is
+    the whole. `slice_size` inputs at a time keep the activations in the caches; it depends on the model alone.
+    `channels_last` is how images are best stored.
     """
 
     rest: Callable[[Tensor], Tensor]
+    affine: Affine | None
     first: nn.Module | None
-    linear: nn.Module | None
     slice_size: int
+    channels_last: bool
     description: str
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        """Inputs to logits in float32."""
         return self.rest(inputs if self.first is None else self.first(inputs))
 
 
@@ -67,20 +63,21 @@ def prepare(
 
     BatchNorm behind a convolution is folded into it, ReLU overwrites what nobody else reads, images are stored with
     their channels last, and a dense first layer is split off (`split`). A model that can't be traced is only frozen.
-    In bf16 all layers but a last dense one compute in bfloat16; inputs are cast after noise was added.
+    In bf16 the layers between a first and a last dense one compute in bfloat16; noise is added before that.
     """
     check_compute(precision, backend)
-    frozen = copy.deepcopy(model).to("cpu", torch.float32).eval().requires_grad_(False)
-    noise = torch.randn(2, *shape, generator=torch_generator(0, "prepared model"))
+    frozen = copy.deepcopy(model).to("cpu", torch.float32).eval()
+    for parameter in frozen.parameters():
+        parameter.requires_grad = False
+    noise = torch.randn(EXAMPLES, *shape, generator=torch_generator(0, "prepared model"))
     example = 0.5 + 0.25 * noise
-    with torch.inference_mode():
+    with torch.inference_mode(), single_threaded():
         expected = _call(frozen, example)
-        rewritten = _rewritten(frozen, split=split, in_place=backend == "torch")
+        parts = rewrite(frozen, shape, split=split, in_place=backend == "torch")
         # what a rewrite got wrong (hooks, draws or branches that tracing has frozen) is not used
-        if rewritten is not None and not _near(_call(rewritten, example), expected):
-            rewritten = None
-        parts = rewritten or _Parts(frozen)
-        hidden = example if parts.first is None else parts.first(example)
+        if parts is None or not _agrees(parts, example, expected, TOLERANCE):
+            parts = Parts(frozen)
+        hidden = example if parts.affine is None else parts.affine(example)
         largest = _largest_activation(parts.rest, hidden)
         fitting = max(1, ACTIVATION_BYTES // (4 * largest))
         slice_size = min(max(1 << (fitting.bit_length() - 1), SMALLEST_SLICE), LARGEST_SLICE)
@@ -89,59 +86,64 @@ def prepare(
 
             shape_of_slice = (slice_size, *hidden.shape[1:])
             run, version = compile_for_openvino(parts.rest, torch.zeros(shape_of_slice), precision)
+            last = False
         else:
             run, version = _in_torch(parts.rest, precision), f"torch {torch.__version__.split('+')[0]}"
-        prepared = Prepared(run, parts.first, parts.linear, slice_size, ", ".join([precision, *parts.steps, version]))
-        tolerance = TOLERANCE if precision == "f32" else BF16_TOLERANCE
-        if not _near(_call(prepared, example), expected, tolerance):
-            raise ModelError(f"the model gives other outputs in {prepared.description} than as it is; use f32 in torch")
+            last = parts.affine is None and hidden.ndim == 4 and _takes_channels_last(parts.rest, run, hidden)
+        description = ", ".join([precision, *parts.steps, version])
+        prepared = Prepared(run, parts.affine, parts.first, slice_size, last, description)
+        whole_slice = example.repeat(-(-slice_size // EXAMPLES), *[1] * len(shape))[:slice_size]
+        wanted = expected.repeat(-(-slice_size // EXAMPLES), 1)[:slice_size]
+        if not _agrees(prepared, whole_slice, wanted, TOLERANCE if precision == "f32" else BF16_TOLERANCE):
+            raise ModelError(
+                f"the model gives other outputs for {slice_size} inputs at a time ({description}) than for {EXAMPLES}: "
+                "it depends on its batch, or does not bear this precision"
+            )
     return prepared
-
-
-@dataclass(eq=False)
-class _Parts:
-    """A model on its way to being prepared: what becomes `Prepared`, and what was done so far."""
-
-    rest: nn.Module
-    first: nn.Module | None = None
-    linear: nn.Module | None = None
-    steps: tuple[str, ...] = ()
-
-    def __call__(self, inputs: Tensor) -> Tensor:
-        return self.rest(inputs if self.first is None else self.first(inputs))  # type: ignore[no-any-return]
-
-
-def _rewritten(frozen: nn.Module, *, split: bool, in_place: bool) -> _Parts | None:
-    """The model with layers folded, split off and in place, or None if it can't be traced."""
-    try:
-        traced = fx.GraphModule(frozen, _Tracer().trace(frozen))
-        parts = _Parts(traced)
-        folded = _fold_batchnorm(traced)
-        parts.steps += (f"{folded} BatchNorm folded",) if folded else ()
-        if split:
-            parts.first, parts.linear = _split_first_layer(traced)
-            parts.steps += ("first layer split off",) if parts.first is not None else ()
-        if in_place:
-            _relu_in_place(traced)
-    except Exception:  # noqa: BLE001  (control flow that depends on values, or anything else a user's forward may do)
-        return None
-    return parts
 
 
 def _call(function: Callable[[Tensor], Tensor], example: Tensor) -> Tensor:
     try:
-        # a copy: nothing may depend on the example being overwritten
-        return function(example.clone())
+        # a copy: a model may overwrite what it is given
+        logits = function(example.clone())
+        if not isinstance(logits, Tensor):
+            raise TypeError("it should return logits, one row of numbers a sample")
     except Exception as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise ModelError(f"the model does not take inputs of shape {tuple(example.shape[1:])}: {reason}") from error
+    return logits
 
 
-def _near(one: Tensor, other: Tensor, tolerance: float = TOLERANCE) -> bool:
-    """Whether two sets of logits are equal but for rounding."""
-    if one.shape != other.shape:
+def _agrees(parts: Parts | Prepared, example: Tensor, expected: Tensor, tolerance: float) -> bool:
+    """Whether both ways through a rewritten model give the logits of the model as it is, but for rounding."""
+    ways = [example if parts.first is None else parts.first(example)]
+    ways += [] if parts.affine is None else [parts.affine(example)]
+    if isinstance(parts, Prepared) and parts.channels_last:
+        ways = [ways[0].contiguous(memory_format=torch.channels_last)]
+    scale = max(1.0, float(expected[expected.isfinite()].abs().max()))
+    for hidden in ways:
+        try:
+            # fx prints where a traced model failed; that it did is all we want to know
+            with contextlib.redirect_stderr(io.StringIO()):
+                logits = parts.rest(hidden.clone(memory_format=torch.preserve_format))
+        except Exception:  # noqa: BLE001
+            return False
+        if not isinstance(logits, Tensor) or logits.shape != expected.shape:
+            return False
+        if not bool(((logits - expected).abs() <= tolerance * scale).logical_or(logits == expected).all()):
+            return False
+    return True
+
+
+def _takes_channels_last(rest: nn.Module, run: Callable[[Tensor], Tensor], hidden: Tensor) -> bool:
+    """Whether the model bears images with their channels last; one that views them as rows does not."""
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            run(hidden.contiguous(memory_format=torch.channels_last))
+    except RuntimeError:
+        rest.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
         return False
-    return bool((one - other).abs().max() <= tolerance * max(1.0, float(other.abs().max())))
+    return True
 
 
 def check_compute(precision: str, backend: str) -> None:
@@ -152,89 +154,6 @@ def check_compute(precision: str, backend: str) -> None:
         raise UnknownName("backend", str(backend), get_args(Backend))
     if backend == "openvino" and importlib.util.find_spec("openvino") is None:
         raise UsageError("backend 'openvino' needs the package openvino: pip install 'shiftproof[fast]'")
-
-
-class _Tracer(fx.Tracer):
-    def is_leaf_module(self, module: nn.Module, name: str) -> bool:
-        return isinstance(module, Normalize | Gray) or super().is_leaf_module(module, name)
-
-
-def _modules(traced: fx.GraphModule) -> dict[str, nn.Module]:
-    return dict(traced.named_modules())
-
-
-def _fold_batchnorm(traced: fx.GraphModule) -> int:
-    """Fold every BatchNorm whose only input is a convolution that nobody else reads; how many there were."""
-    modules, folded = _modules(traced), 0
-    calls = [node.target for node in traced.graph.nodes if node.op == "call_module"]
-    for node in list(traced.graph.nodes):
-        norm = modules.get(str(node.target)) if node.op == "call_module" else None
-        source = node.args[0] if node.args else None
-        if not isinstance(norm, nn.BatchNorm2d) or norm.running_mean is None or not isinstance(source, fx.Node):
-            continue
-        conv = modules.get(str(source.target)) if source.op == "call_module" else None
-        shared = calls.count(source.target) > 1 or calls.count(node.target) > 1
-        if type(conv) is nn.Conv2d and len(source.users) == 1 and not shared:
-            traced.set_submodule(str(source.target), fuse_conv_bn_eval(conv, norm))
-            node.replace_all_uses_with(source)
-            traced.graph.erase_node(node)
-            folded += 1
-    traced.recompile()
-    return folded
-
-
-def _relu_in_place(traced: fx.GraphModule) -> None:
-    modules = _modules(traced)
-    for node in list(traced.graph.nodes):
-        is_module = node.op == "call_module" and isinstance(modules[str(node.target)], nn.ReLU)
-        if not is_module and not (node.op == "call_function" and node.target in _RELUS):
-            continue
-        source = node.args[0]
-        fresh = source.op == "call_module" and isinstance(modules[str(source.target)], _FRESH)
-        fresh = fresh or (source.op == "call_function" and source.target in (operator.add, torch.add))
-        fresh = fresh or (source.op == "placeholder" and source.target == _HIDDEN)
-        if fresh and len(source.users) == 1:
-            with traced.graph.inserting_before(node):
-                node.replace_all_uses_with(traced.graph.call_function(torch.relu_, (source,)))
-            traced.graph.erase_node(node)
-    traced.recompile()
-
-
-def _split_first_layer(traced: fx.GraphModule) -> tuple[nn.Module | None, nn.Module | None]:
-    """Take the layers up to the first dense one out of the graph, if they are all affine."""
-    modules = _modules(traced)
-    entry = next(node for node in traced.graph.nodes if node.op == "placeholder")
-    chain: list[fx.Node] = []
-    here = entry
-    while len(here.users) == 1:
-        here = next(iter(here.users))
-        layer = modules.get(str(here.target)) if here.op == "call_module" else None
-        flattens = isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) == (1, -1)
-        if not flattens and type(layer) not in (nn.Identity, Normalize, nn.Linear):
-            return None, None
-        chain.append(here)
-        if isinstance(layer, nn.Linear):
-            break
-    else:
-        return None, None
-    layers = [modules[str(node.target)] for node in chain]
-    with traced.graph.inserting_before(entry):
-        hidden = traced.graph.placeholder(_HIDDEN)
-    chain[-1].replace_all_uses_with(hidden)
-    for node in [*reversed(chain), entry]:
-        traced.graph.erase_node(node)
-    traced.delete_all_unused_submodules()
-    traced.recompile()
-    return nn.Sequential(*layers), nn.Sequential(*map(_without_offset, layers))
-
-
-def _without_offset(layer: nn.Module) -> nn.Module:
-    layer = copy.deepcopy(layer)
-    if isinstance(layer, nn.Linear):
-        layer.register_parameter("bias", None)
-    if isinstance(layer, Normalize):
-        layer.mean.zero_()
-    return layer
 
 
 def _largest_activation(model: nn.Module, inputs: Tensor) -> int:
@@ -256,23 +175,10 @@ def _largest_activation(model: nn.Module, inputs: Tensor) -> int:
 
 def _in_torch(rest: nn.Module, precision: Precision) -> Callable[[Tensor], Tensor]:
     rest.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    if precision == "f32":
+    if precision == "f32" or not any(True for _ in rest.parameters()):
         return rest
-    head = _head_in_f32(rest) if isinstance(rest, fx.GraphModule) else None
+    head = head_in_f32(rest) if isinstance(rest, fx.GraphModule) else None
     rest.to(torch.bfloat16)
     if head is not None:
         head.to(torch.float32)
     return lambda inputs: rest(inputs.to(torch.bfloat16)).to(torch.float32)
-
-
-def _head_in_f32(traced: fx.GraphModule) -> nn.Module | None:
-    """Cast in front of a last dense layer: logits of eight bits would tie."""
-    output = next(node for node in traced.graph.nodes if node.op == "output")
-    last = output.args[0]
-    head = _modules(traced).get(str(last.target)) if isinstance(last, fx.Node) and last.op == "call_module" else None
-    if not isinstance(head, nn.Linear) or not isinstance(last, fx.Node):
-        return None
-    with traced.graph.inserting_before(last):
-        last.update_arg(0, traced.graph.call_method("float", (last.args[0],)))
-    traced.recompile()
-    return head

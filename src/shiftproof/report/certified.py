@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shiftproof.certification import Certificates
 from shiftproof.evidence import Evidence
-from shiftproof.evidence.certified import NOTHING, abstention_rate, credit, curve, curve_band, envelope
+from shiftproof.evidence.certified import NOTHING, abstention_rate, credit, curve, curve_band, envelope, mean_credit
 from shiftproof.execution import write_atomically
 from shiftproof.report.chart import PALETTE, chart_png, chart_svg
 from shiftproof.statistics import Sample, bootstrap_mean, interval
@@ -55,6 +55,11 @@ class Series:
     guarantee: str
 
     @property
+    def scale(self) -> float:
+        """That of the noise: a radius that was fixed before anything was measured."""
+        return float(self.noise.split()[1])
+
+    @property
     def heading(self) -> str:
         """What was certified, short."""
         return f"{self.noise}, radius in {self.norm} ({self.units}), alpha {self.alpha:g}"
@@ -68,24 +73,30 @@ class Series:
 
     def mean_radius(self, over: str = "all") -> float:
         """The average certified radius, over all samples or over those that are certified and right."""
-        chosen = self.earned if over == "all" else self.earned[self.earned > NOTHING]
-        return float(np.maximum(chosen, 0).mean()) if len(chosen) else 0.0
+        return mean_credit(self.earned, over)
 
     def sample(self, radius: float) -> Sample:
         """Whether each image reaches a radius, with what a bootstrap may not tear apart."""
         return Sample((self.earned >= radius).astype(np.float64), self.units_of)
 
 
-def series_of(model: str, domain: str, noise: str, certificates: Certificates, labels: ArrayLike) -> Series:
-    """From certificates."""
+def series_of(
+    model: str,
+    domain: str,
+    noise: str,
+    certificates: Certificates,
+    labels: ArrayLike,
+    groups: NDArray[np.object_] | None = None,
+) -> Series:
+    """From certificates; `groups` (patients) are what a bootstrap may not tear apart."""
     return Series(
         model,
         domain,
         noise,
         noise,
         credit(certificates, labels),
-        certificates.ids,
-        False,
+        certificates.ids if groups is None else groups,
+        groups is not None,
         abstention_rate(certificates),
         certificates.stops_early,
         certificates.norm,
@@ -220,7 +231,9 @@ def write_certified(series: Sequence[Series], radii: Sequence[float], folder: Pa
 
 
 def band_text(series: Sequence[Series]) -> str:
-    """How far a whole curve may be off, in words."""
+    """How far a whole curve may be off, in words; nothing where samples come in groups, for which it does not hold."""
+    if any(one.grouped for one in series):
+        return ""
     widest = max(curve_band(len(one.earned)) for one in series)
     return f"Each curve as a whole is within {100 * widest:.1f} points of its domain's, at 95 % (for this noise)."
 

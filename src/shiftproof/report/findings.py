@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
 
 from shiftproof.evidence import metrics
-from shiftproof.report.certified import Series, nice_radii
+from shiftproof.report.certified import Series
 from shiftproof.report.tables import Row, Table, points
 from shiftproof.types import Finding
 
@@ -58,7 +58,7 @@ def certificate_findings(
     """One finding a model and setting: does the guarantee survive the shift?"""
     for model, setting in dict.fromkeys((one.model, one.setting) for one in series):
         mine = {one.domain: one for one in series if (one.model, one.setting) == (model, setting)}
-        radius = nice_radii(list(mine.values()))[1]
+        radius = next(iter(mine.values())).scale
         here = [mine[source] for source in sources if source in mine]
         if target not in mine or not here:
             continue

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import nn
 
 from shiftproof.certification import Certificates, certify
@@ -17,9 +19,9 @@ from shiftproof.certification.checks import check_classifier
 from shiftproof.certification.estimate import SamplingCost, estimate_sampling
 from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain, Domains, held_out
-from shiftproof.errors import DataError
+from shiftproof.errors import DataError, UsageError
 from shiftproof.evidence import slug
-from shiftproof.execution import Mode
+from shiftproof.execution import Mode, read_json, write_json
 from shiftproof.models import read_card
 from shiftproof.models.load import model_path
 from shiftproof.models.prepare import Backend, Precision
@@ -27,7 +29,7 @@ from shiftproof.perturbations.noise import label
 from shiftproof.report.certified import Series, series_of
 from shiftproof.types import IntArray
 
-__all__ = ["Certified", "Place", "certify_to_folder", "estimate_places", "places"]
+__all__ = ["Certified", "Place", "certify_to_folder", "estimate_places", "keep_to_one_question", "places"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +48,12 @@ class Certified:
     setting: RandomizedSmoothing
     certificates: Certificates
     labels: IntArray
+    groups: NDArray[np.object_] | None
     path: Path
 
     def series(self, name: str) -> Series:
         """For tables and pictures, under a name."""
-        return series_of(name, self.domain, label(self.setting.noise), self.certificates, self.labels)
+        return series_of(name, self.domain, label(self.setting.noise), self.certificates, self.labels, self.groups)
 
     def summary(self, radii: Sequence[float]) -> dict[str, Any]:
         """All figures, for --json."""
@@ -151,7 +154,7 @@ def certify_to_folder(
                 one.to_log(folder / "logs" / f"{path.stem}.tsv", domain.labels)
             journal.unlink(missing_ok=True)
         for setting, one, path in zip(settings, certificates, paths, strict=True):
-            results.append(Certified(domain.name, setting, one, domain.labels, path))
+            results.append(Certified(domain.name, setting, one, domain.labels, domain.groups, path))
     return results
 
 
@@ -170,6 +173,19 @@ def estimate_places(
         job = Job(model, place.domain, classes, 0, Memory(), workers, precision, backend, "off")
         costs += [(place, setting, estimate_sampling(job, setting)) for setting in settings]
     return costs
+
+
+def keep_to_one_question(folder: Path, asked: dict[str, Any]) -> None:
+    """Refuse a folder that holds the answer to another question, or a part of it; else note this one."""
+    path = folder / "certify.json"
+    if path.is_file():
+        before = read_json(path, DataError).get("asked", {})
+        now = json.loads(json.dumps(asked))
+        changed = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
+        if changed:
+            raise UsageError(f"{folder} holds certificates for another {', '.join(changed)}; choose another --out")
+    else:
+        write_json(path, {"asked": asked})
 
 
 def _finished(path: Path, what: dict[str, Any]) -> Certificates | None:

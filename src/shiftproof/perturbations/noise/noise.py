@@ -106,7 +106,7 @@ def label(noise: Noise) -> str:
     'scaling 0.5'
     """
     record = as_record(noise)
-    options = [key if value is True else f"{value:g}" for key, value in record.items() if key != "name" and value]
+    options = [key if value is True else str(value) for key, value in record.items() if key != "name" and value]
     return " ".join([record["name"], *options])
 
 
