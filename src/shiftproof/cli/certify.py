@@ -72,6 +72,7 @@ def command(
     from dataclasses import replace
 
     from shiftproof.certification import Radii
+    from shiftproof.certification.checks import check_classifier
     from shiftproof.domains import load_domains
     from shiftproof.execution import check_writable, only_one
     from shiftproof.models import load_model
@@ -84,13 +85,11 @@ def command(
     asked_radii = None if radii is None else Radii(_numbers(radii)).radii
     alphas = _numbers(alpha)
     data_options, model_options, noise_options = _options(set_ or [])
-    settings = [
-        setting
-        for level in alphas
-        for setting in _settings(
-            certifier, _noises(noise, sigma, noise_options), n, n0, level, radii, stop, skip_wrong, runner_up
-        )
-    ][: len(sigma.split(","))]
+    noises = _noises(noise, sigma, noise_options)
+    settings = _settings(certifier, noises, n, n0, alphas[0], radii, stop, skip_wrong, runner_up)
+    for level in alphas[1:]:
+        # only to hear now if it is no alpha
+        replace(settings[0], alpha=level)
     domains = load_domains(data, **data_options)
     loaded = load_model(model, domains, seed=seed, **model_options)
     names = None if domain is None else [name.strip() for name in domain.split(",")]
@@ -100,6 +99,9 @@ def command(
         costs = estimate_places(loaded, where, settings, count, precision, backend)  # type: ignore[arg-type]
         _show_costs(costs, count, json)
         return
+    for place in where:
+        # before anything is written; it is checked again where it counts
+        check_classifier(loaded, place.domain)
     asked = {"model": model, "data": data, "options": [data_options, model_options], "domain": names, "limit": limit}
     asked |= {"settings": [repr(one) for one in settings], "seed": seed, "precision": precision, "backend": backend}
     folder = out or Path("runs") / f"certify-{digest(asked)}"
