@@ -6,37 +6,25 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from shiftproof.perturbations.noise.noise import NOISES, Law
-from shiftproof.perturbations.noise.radii import NOT_ADDED, ONCE, check_scale, check_shape, normal_radius
+from shiftproof.perturbations.noise.noise import NOISES
+from shiftproof.perturbations.noise.normal import Normal
+from shiftproof.perturbations.noise.radii import NOT_ADDED, ONCE, check_shape
 from shiftproof.perturbations.warp import affine_warp
-from shiftproof.types import FloatArray
 
 __all__ = ["Affine"]
 
 
 @NOISES.register("affine", paper="Alfarra et al. 2022", radius="l2 of the parameters", parameters="6")
 @dataclass(frozen=True)
-class Affine:
+class Affine(Normal):
     """Pixels read at an affine function of their position, with six normal coefficients of standard deviation `sigma`.
 
     The pixel at (x, y) is read at (x + p0 x + p1 y + p2, y + p3 x + p4 y + p5); x runs from -1 to 1 to the right, y
     downwards.
     """
 
-    sigma: float
-
-    law: ClassVar[Law] = "normal"
-    norm: ClassVar[str] = "l2"
     units: ClassVar[str] = "affine coefficients of positions in half image sizes"
     additive: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        check_scale("sigma", self.sigma)
-
-    @property
-    def scale(self) -> float:
-        """Sigma."""
-        return self.sigma
 
     @property
     def claim(self) -> str:
@@ -52,7 +40,3 @@ class Affine:
         """The images deformed."""
         unmoved = torch.eye(2, 3, device=parameters.device, dtype=parameters.dtype)
         return affine_warp(images, unmoved + parameters.reshape(-1, 2, 3))
-
-    def radius(self, miss: FloatArray, rival: FloatArray) -> FloatArray:
-        """Half of sigma times the distance of the two normal quantiles."""
-        return normal_radius(self.sigma, miss, rival)

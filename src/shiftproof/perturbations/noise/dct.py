@@ -8,40 +8,33 @@ import torch
 from torch import Tensor
 
 from shiftproof.errors import UsageError
-from shiftproof.perturbations.noise.noise import NOISES, Law
-from shiftproof.perturbations.noise.radii import NOT_ADDED, ONCE, check_scale, check_shape, normal_radius
+from shiftproof.perturbations.noise.noise import NOISES
+from shiftproof.perturbations.noise.normal import Normal
+from shiftproof.perturbations.noise.radii import NOT_ADDED, ONCE, check_shape
 from shiftproof.perturbations.warp import positions, warp
-from shiftproof.types import FloatArray, Positive
+from shiftproof.types import Positive
 
 __all__ = ["DCT"]
 
 
 @NOISES.register("dct", paper="Alfarra et al. 2022", radius="l2 of the coefficients", parameters="2 k k")
 @dataclass(frozen=True)
-class DCT:
+class DCT(Normal):
     """Pixels read at positions moved by k x k cosine waves to each side, with normal coefficients.
 
     The pixel at (x, y) is read at x + sum of a_ij c_i(x) c_j(y) and y + sum of b_ij c_i(x) c_j(y), where c_i(x) is
     cos(pi i (x + .5 / width)), with the height for y; the parameters are all a_ij, then all b_ij.
     """
 
-    sigma: float
     k: Positive = 2
 
-    law: ClassVar[Law] = "normal"
-    norm: ClassVar[str] = "l2"
     units: ClassVar[str] = "amplitudes in half image sizes"
     additive: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_scale("sigma", self.sigma)
+        super().__post_init__()
         if not isinstance(self.k, int) or self.k < 1:
             raise UsageError(f"k is {self.k!r}; it should be a whole number of at least 1")
-
-    @property
-    def scale(self) -> float:
-        """Sigma."""
-        return self.sigma
 
     @property
     def claim(self) -> str:
@@ -64,7 +57,3 @@ class DCT:
         coefficients = parameters.to(images).reshape(-1, 2, self.k, self.k)
         moves = torch.einsum("nsij,iw,jh->nhws", coefficients, across, down)
         return warp(images, moves + torch.stack([x.expand(height, width), y.expand(height, width)], -1))
-
-    def radius(self, miss: FloatArray, rival: FloatArray) -> FloatArray:
-        """Half of sigma times the distance of the two normal quantiles."""
-        return normal_radius(self.sigma, miss, rival)

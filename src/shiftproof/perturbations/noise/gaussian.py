@@ -6,32 +6,19 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from shiftproof.perturbations.noise.noise import NOISES, Law
-from shiftproof.perturbations.noise.radii import check_scale, normal_radius
-from shiftproof.types import FloatArray
+from shiftproof.perturbations.noise.noise import NOISES
+from shiftproof.perturbations.noise.normal import Normal
 
 __all__ = ["Gaussian"]
 
 
 @NOISES.register("gaussian", paper="Cohen et al. 2019", radius="l2", parameters="one per number of the input")
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Normal):
     """Normal noise of standard deviation `sigma`, added to every number of the input; certifies an L2 radius."""
 
-    sigma: float
-
-    law: ClassVar[Law] = "normal"
-    norm: ClassVar[str] = "l2"
     units: ClassVar[str] = "pixel values in [0, 1]"
     additive: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_scale("sigma", self.sigma)
-
-    @property
-    def scale(self) -> float:
-        """Sigma."""
-        return self.sigma
 
     @property
     def claim(self) -> str:
@@ -45,7 +32,3 @@ class Gaussian:
     def apply(self, images: Tensor, parameters: Tensor) -> Tensor:
         """The inputs with the noise added; nothing is clipped."""
         return images + parameters.to(images).reshape(-1, *images.shape[1:])
-
-    def radius(self, miss: FloatArray, rival: FloatArray) -> FloatArray:
-        """Half of sigma times the distance of the two normal quantiles."""
-        return normal_radius(self.sigma, miss, rival)

@@ -6,36 +6,24 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from shiftproof.perturbations.noise.noise import NOISES, Law
-from shiftproof.perturbations.noise.radii import ONCE, check_scale, check_shape, normal_radius
+from shiftproof.perturbations.noise.noise import NOISES
+from shiftproof.perturbations.noise.normal import Normal
+from shiftproof.perturbations.noise.radii import ONCE, check_shape
 from shiftproof.perturbations.warp import affine_warp
-from shiftproof.types import FloatArray
 
 __all__ = ["Translation"]
 
 
 @NOISES.register("translation", paper="Alfarra et al. 2022", radius="l2", parameters="2")
 @dataclass(frozen=True)
-class Translation:
+class Translation(Normal):
     """Translation by two normal numbers of standard deviation `sigma`, in halves of the image's width and height.
 
     Pixels are read to the right and below by the parameters, so that positive ones move the content left and up.
     """
 
-    sigma: float
-
-    law: ClassVar[Law] = "normal"
-    norm: ClassVar[str] = "l2"
     units: ClassVar[str] = "half image sizes"
     additive: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        check_scale("sigma", self.sigma)
-
-    @property
-    def scale(self) -> float:
-        """Sigma."""
-        return self.sigma
 
     @property
     def claim(self) -> str:
@@ -51,7 +39,3 @@ class Translation:
         """The images moved left and up by the parameters."""
         unmoved = torch.eye(2, device=parameters.device, dtype=parameters.dtype).expand(len(parameters), 2, 2)
         return affine_warp(images, torch.cat([unmoved, parameters[:, :, None]], -1))
-
-    def radius(self, miss: FloatArray, rival: FloatArray) -> FloatArray:
-        """Half of sigma times the distance of the two normal quantiles."""
-        return normal_radius(self.sigma, miss, rival)
