@@ -122,13 +122,18 @@ def test_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
     assert colour["e=0.1"] > 0.75
     assert colour["e=0.9"] < 0.25
     assert gray["e=0.9"] > 0.6
-    assert [finding["level"] for finding in result["findings"]] == ["fail", "pass"]
+    codes = [finding["code"] for finding in result["findings"]]
+    assert codes[:3] == ["collapse", "holds", "holds"]
+    assert codes[3] == "guarantee-shrinks"
+    certified = {(one["model"], one["domain"]): one for one in result["certified"]}
+    assert certified["gray, noise", "e=0.9"]["certified_accuracy"]["0.25"] > 0.45
+    assert certified["sees colour", "e=0.9"]["certified_accuracy"]["0.25"] < 0.25
     assert Path(result["report"]).is_file()
     code, out, _ = run("run", "quickstart", "--out", tmp_path / "run")
     assert code == 0
     assert "points lost" in out
     code, out, _ = run("report", tmp_path / "run", "--format", "csv,latex")
-    assert [Path(line).name for line in out.split()] == ["accuracy.csv", "accuracy.tex"]
+    assert [Path(line).name for line in out.split()] == ["accuracy.csv", "accuracy.tex", "certified.csv"]
 
 
 def test_lists(run: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -403,6 +408,11 @@ def test_certify_takes_options_of_a_noise(run: Call, a_model: Path) -> None:
     code, out, _ = run(*certify(a_model, *options))
     assert code == 0
     assert json.loads(out)["norm"] == "log factor"
+    code, out, _ = run(*certify(a_model, "--noise", "gaussian:0.5", "--domain", "e=0.9", "--n", 100))
+    assert code == 0
+    assert "gaussian 0.5" in out
+    assert "no radius can exceed" in out
+    assert "unseen by the model" in out
 
 
 def test_certify_stops_early_and_says_so(run: Call, a_model: Path) -> None:
@@ -460,6 +470,8 @@ def test_certify_estimates(run: Call, a_model: Path) -> None:
         ["--set", "training.steps=1"],
         ["--data", "digits"],
         ["--model", "file:nowhere"],
+        ["--model", "mlp"],
+        ["--n", "5"],
     ],
 )
 def test_certify_answers_a_mistake_with_a_sentence(run: Call, a_model: Path, bad: list[str], tmp_path: Path) -> None:

@@ -332,7 +332,8 @@ def test_certificates_are_evidence_from_which_every_radius_follows(certified: Ru
     derived = np.maximum(-0.25 * norm.ppf(miss), 0)
     assert np.allclose(np.where(rows["prediction"] >= 0, rows["radius"], 0), derived)
     turned = certified.evidence.where(probe="certify", norm="angle")
-    assert set(turned["bound"]) <= {"clopper-pearson", "sequence"}
+    assert set(turned["bound"]) <= {"clopper-pearson", "sequence", "none"}
+    assert ((turned["bound"] == "none") == turned["skipped"]).all()
     assert turned["skipped"].any()
     assert not (turned["correct"] & turned["skipped"]).any()
 
@@ -364,8 +365,16 @@ def test_certification_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shiftproof.studies.estimate.PROBE_SECONDS", 0.1)
     monkeypatch.setattr("shiftproof.certification.estimate.RATE_SECONDS", 0.05)
     estimate = estimate_study(parse_study(CERTIFIED, "certified", "certified"))
-    costs = [cost for cost in estimate.costs if cost.stage == "certify"]
+    costs = [cost for cost in estimate.costs if cost.stage.startswith("certify, ")]
     samples = estimate.costs[1].forward_passes
     assert costs[0].forward_passes == samples * 320
     assert costs[1].forward_passes < samples * 120
     assert costs[1].most_seconds >= costs[1].seconds
+
+
+def test_a_study_may_ask_for_certificates_alone(tmp_path: Path) -> None:
+    probes = '\nprobes: [{name: certify, certifier: {noise: "gaussian:0.25", n: 100, n0: 10}}]\n'
+    run = run_study(parse_study(SMALL + probes, "alone", "alone"), tmp_path / "run")
+    page = run.export()[0].read_text()
+    assert "What is guaranteed" in page
+    assert "domain by domain" not in page

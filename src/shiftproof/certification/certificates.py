@@ -137,6 +137,8 @@ class Certificates:
     @classmethod
     def load(cls, path: Path | str) -> Certificates:
         """Back from a file that `save` wrote."""
+        if not Path(path).is_file():
+            raise DataError(f"there is no file {path}")
         try:
             table = pq.read_table(path)
             facts = json.loads((table.schema.metadata or {})[_FACTS])

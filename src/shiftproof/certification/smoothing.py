@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Annotated
 
+import numpy as np
 from annotated_types import Interval
 
-from shiftproof.certification.budget import Levels, budget
+from shiftproof.certification.budget import Levels, bounds, budget
 from shiftproof.certification.certificates import Certificates
 from shiftproof.certification.certifier import CERTIFIERS, Job
 from shiftproof.certification.stopping import Full, Stop, StopOption, as_stop
@@ -66,6 +67,15 @@ class RandomizedSmoothing:
         """How alpha is shared out for a classifier of so many classes."""
         stop: Stop = self.stop
         return budget(self.alpha, classes, runner_up=self.runner_up, stops_early=stop.early)
+
+    def largest_radius(self, classes: int) -> float:
+        """What no radius can exceed: even unanimous votes bound a probability only so well; 0 if nothing is certified.
+
+        >>> round(RandomizedSmoothing("gaussian:1", n=100_000).largest_radius(2), 4)
+        3.8115
+        """
+        unanimous = bounds(np.array([self.n]), np.array([0]), np.array([self.n]), self.n, self.levels(classes))
+        return max(0.0, float(self.noise.radius(unanimous.miss, unanimous.rival)[0]))
 
     def certify(self, job: Job) -> Certificates:
         """Certificates for every sample of the job's domain."""

@@ -26,11 +26,13 @@ def command(
     certifier: Annotated[
         str, typer.Option("--certifier", help="See: shiftproof ls certifiers")
     ] = "randomized-smoothing",
-    noise: Annotated[str, typer.Option("--noise", help="gaussian, uniform, rotation, ... See: ls noise")] = "gaussian",
+    noise: Annotated[
+        str, typer.Option("--noise", help="gaussian, uniform, rotation ... See: shiftproof ls noise")
+    ] = "gaussian",
     sigma: Annotated[
-        str, typer.Option("--sigma", help="Scale of the noise, pixels being in [0, 1]; several with commas.")
+        str, typer.Option("--sigma", help="Scale of the noise; for pixels, which are in [0, 1]. Several with commas.")
     ] = "0.25",
-    n: Annotated[int, typer.Option("--n", help="Votes a sample, at most.")] = 10_000,
+    n: Annotated[int, typer.Option("--n", help="Votes a sample, at most.")] = 100_000,
     n0: Annotated[int, typer.Option("--n0", help="Votes that choose the class.")] = 100,
     alpha: Annotated[
         str, typer.Option("--alpha", help="Probability that a certificate is wrong, at most; several with commas.")
@@ -74,9 +76,12 @@ def command(
     from shiftproof.certification import Radii
     from shiftproof.certification.checks import check_classifier
     from shiftproof.domains import load_domains
+    from shiftproof.errors import UsageError
     from shiftproof.execution import check_writable, only_one
-    from shiftproof.models import load_model
+    from shiftproof.models import MODELS, load_model
+    from shiftproof.models.files import fingerprint
     from shiftproof.models.prepare import check_compute
+    from shiftproof.perturbations.noise import label
     from shiftproof.report.certified import nice_radii, write_certified
     from shiftproof.studies.certifying import certify_to_folder, estimate_places, keep_to_one_question, places
     from shiftproof.studies.jobs import digest
@@ -85,13 +90,16 @@ def command(
     asked_radii = None if radii is None else Radii(_numbers(radii)).radii
     alphas = _numbers(alpha)
     data_options, model_options, noise_options = _options(set_ or [])
-    noises = _noises(noise, sigma, noise_options)
+    name, _, given = noise.partition(":")
+    noises = _noises(name, given or sigma, noise_options)
     settings = _settings(certifier, noises, n, n0, alphas[0], radii, stop, skip_wrong, runner_up)
     for level in alphas[1:]:
         # only to hear now if it is no alpha
         replace(settings[0], alpha=level)
     domains = load_domains(data, **data_options)
-    loaded = load_model(model, domains, seed=seed, **model_options)
+    if model in MODELS:
+        raise UsageError(f"{model!r} is a network without training; certify a trained one: --model file:PATH")
+    loaded = load_model(model, domains, seed=seed, **model_options).eval()
     names = None if domain is None else [name.strip() for name in domain.split(",")]
     where = places(domains, names, model, limit)
     count = workers or os.cpu_count() or 1
@@ -101,8 +109,14 @@ def command(
         return
     for place in where:
         # before anything is written; it is checked again where it counts
-        check_classifier(loaded, place.domain)
-    asked = {"model": model, "data": data, "options": [data_options, model_options], "domain": names, "limit": limit}
+        _check_votes(settings, check_classifier(loaded, place.domain))
+    asked = {
+        "model": fingerprint(loaded),
+        "data": data,
+        "options": [data_options, model_options],
+        "domain": names,
+        "limit": limit,
+    }
     asked |= {"settings": [repr(one) for one in settings], "seed": seed, "precision": precision, "backend": backend}
     folder = out or Path("runs") / f"certify-{digest(asked)}"
     check_writable(folder)
@@ -125,29 +139,36 @@ def command(
             for level in alphas
             for result in results
         ]
-        series = [result.series(_name(result, len(where), len(settings), len(alphas))) for result in results]
+        series = [result.series(_name(result, len(where), len(alphas))) for result in results]
         shown = asked_radii or nice_radii(series)
         one_model = len(where) == len(alphas) == 1 and len(settings) > 1
         write_certified(series, shown, folder, best_of="noise" if one_model else None)
     if json:
-        every = [result.summary(shown) for result in results]
+        every = [result.summary(model, shown) for result in results]
         # with several domains or sigmas the first one's figures are at the top, and all are in `results`
         show_json({**every[0], "results": every, "out": str(folder)})
         return
     _show(where, series, shown, sum(result.certificates.passes for result in results))
+    caps = ", ".join(f"{s.largest_radius(results[0].certificates.classes):.4g} ({label(s.noise)})" for s in settings)
+    typer.echo(f"With n = {n:,} and alpha = {alphas[0]:g} no radius can exceed {caps}, however sure the model is.")
     typer.echo(f"\nwritten to {folder}: certificates/, logs/, tables/certified.csv, figures/certified.svg")
 
 
-def _name(result: Certified, places: int, settings: int, alphas: int) -> str:
-    """What tells a curve from the others."""
+def _check_votes(settings: list[RandomizedSmoothing], classes: int) -> None:
+    """Whether so few votes can certify anything."""
+    from shiftproof.errors import UsageError
+
+    for setting in settings:
+        if setting.largest_radius(classes) <= 0:
+            raise UsageError(f"{setting.n} votes can't certify anything at alpha {setting.alpha:g}; give a larger --n")
+
+
+def _name(result: Certified, places: int, alphas: int) -> str:
+    """What tells a curve from the others by its colour; of several domains, dashes tell the noise."""
     from shiftproof.perturbations.noise import label
 
-    parts = {
-        result.domain: places > 1,
-        label(result.setting.noise): settings > 1 or places == 1,
-        f"alpha {result.certificates.alpha:g}": alphas > 1,
-    }
-    return ", ".join(name for name, needed in parts.items() if needed)
+    first = result.domain if places > 1 else label(result.setting.noise)
+    return first if alphas == 1 else f"{first}, alpha {result.certificates.alpha:g}"
 
 
 def _numbers(text: str) -> tuple[float, ...]:

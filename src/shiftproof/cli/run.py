@@ -33,6 +33,7 @@ def command(
     """Train, measure and report as a study says; the same command continues a run that was stopped."""
     import os
 
+    from shiftproof.report.certified import by_setting, figures, nice_radii
     from shiftproof.studies import find_study, run_study
 
     overrides = [*(set_ or []), *([f"seed={seed}"] if seed is not None else [])]
@@ -51,6 +52,9 @@ def command(
                 "run": str(run.folder),
                 "report": str(written[0]),
                 **accuracy_json(table),
+                "certified": [
+                    figures(one, nice_radii(series)) for series in by_setting(content.series()) for one in series
+                ],
                 "selected": run.record["selected"],
                 "findings": [{"level": f.level, "code": f.code, "message": f.message} for f in findings],
             }

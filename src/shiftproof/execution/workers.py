@@ -112,7 +112,8 @@ def _in_processes(package: bytes, shards: list[int], workers: int) -> Iterator[t
         for _ in range(workers):
             ours, theirs = context.Pipe()
             process = context.Process(target=_work, args=(theirs,), daemon=True)
-            process.start()
+            with _deaf_to_interrupts():
+                process.start()
             theirs.close()
             processes.append(process)
             connections[ours] = waiting.pop()
@@ -145,11 +146,27 @@ def _in_processes(package: bytes, shards: list[int], workers: int) -> Iterator[t
             process.join()
 
 
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Let a process that is started inside the block ignore Ctrl-C, which reaches every process of a terminal.
+
+    The process that was asked ends the others; one that is still importing would print its surprise.
+    """
+    try:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except ValueError:  # only the main thread may
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _work(connection: Connection) -> None:
     """The life of a worker: a task and shards in, parts out. When the other end is gone, so is the worker."""
     import torch
 
-    # Ctrl-C reaches every process of a terminal; the one that was asked ends the others
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     keep_freed_memory()
     torch.set_num_threads(1)

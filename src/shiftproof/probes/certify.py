@@ -51,6 +51,12 @@ class Certify:
     def __post_init__(self) -> None:
         object.__setattr__(self, "certifier", as_certifier(self.certifier or {"noise": "gaussian:0.25"}))
 
+    @property
+    def title(self) -> str:
+        """What tells it from other certify probes of a study."""
+        noise = getattr(self.certifier, "noise", None)
+        return f"certify, {self.certifier!r}" if noise is None else f"certify, {label(noise)}"
+
     def collect(self, task: ProbeTask) -> Columns:
         """Certificates of all samples, as columns."""
         return certificate_columns(self.certifier.certify(self._job(task)))

@@ -93,7 +93,7 @@ def run_probe(
         return finished
     model.eval()
     with store.journal(path, identity) as journal:
-        label = f"{name}: {model_name} on {domain.name}"
+        label = f"{getattr(probe, 'title', name)}: {model_name} on {domain.name}"
         columns = probe.collect(ProbeTask(model, domain, journal, seed, workers, progress, label))
         rows = _rows(columns, domain, model_name, name, repr(probe), probe.classifier, seed)
         store.finish(path, rows, identity)

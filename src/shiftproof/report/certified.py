@@ -25,6 +25,7 @@ __all__ = [
     "by_setting",
     "certified_chart",
     "certified_csv",
+    "figures",
     "nice_radii",
     "series_of",
     "series_of_evidence",
@@ -32,8 +33,9 @@ __all__ = [
 ]
 
 _STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
-_COLUMNS = 6
+_COLUMNS = 5
 _POINTS = 120
+_DASHES = [[1, 0], [5, 4], [1, 3], [8, 3, 2, 3], [2, 2], [10, 4]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +154,27 @@ def nice_radii(series: Sequence[Series]) -> tuple[float, ...]:
     return tuple(round(step * i, 4) for i in range(max(2, min(_COLUMNS, int(farthest / step) + 1))))
 
 
+def figures(one: Series, radii: Sequence[float]) -> dict[str, Any]:
+    """All figures of a series, for JSON."""
+    at = {f"{radius:g}": one.at(radius) for radius in radii}
+    return {
+        "model": one.model,
+        "domain": one.domain,
+        "noise": one.noise,
+        "accuracy": one.at(0.0).value,
+        "average_certified_radius": one.mean_radius(),
+        "average_certified_radius_correct": one.mean_radius("correct"),
+        "biased_low": one.biased,
+        "certified_accuracy": {radius: e.value for radius, e in at.items()},
+        "interval": {radius: [e.low, e.high] for radius, e in at.items()},
+        "abstained": one.abstained,
+        "alpha": one.alpha,
+        "norm": one.norm,
+        "units": one.units,
+        "guarantee": one.guarantee,
+    }
+
+
 def certified_csv(series: Sequence[Series], radii: Sequence[float]) -> str:
     """One line a number, in full."""
     buffer = io.StringIO()
@@ -171,6 +194,8 @@ def certified_csv(series: Sequence[Series], radii: Sequence[float]) -> str:
 def certified_chart(series: Sequence[Series], target: str | None = None, best_of: str | None = None) -> dict[str, Any]:
     """A Vega-Lite specification: certified accuracy by radius, one colour a model, dashed on sources.
 
+    Without a target there are no sources to tell from it: dashes then tell noises apart.
+
     `best_of` names what the series differ in (several sigmas of one model): their envelope is drawn behind them.
     """
     import altair as alt
@@ -179,7 +204,8 @@ def certified_chart(series: Sequence[Series], target: str | None = None, best_of
     radii = np.linspace(0, max(farthest, 1e-3) * 1.02, _POINTS)
     names = list(dict.fromkeys(one.model for one in series))
     values = list(_points(series, radii, target))
-    roles = [role for role in ("unseen", "source", "measured") if any(row["role"] == role for row in values)]
+    roles = list(dict.fromkeys(row["role"] for row in values))
+    roles = sorted(roles, key=lambda role: role == "source")
     x = alt.X("radius:Q", title=f"radius ({series[0].norm}, {series[0].units})", axis=alt.Axis(grid=False))
     y = alt.Y(
         "certified:Q",
@@ -203,7 +229,7 @@ def certified_chart(series: Sequence[Series], target: str | None = None, best_of
             strokeDash=alt.StrokeDash(
                 "role:N",
                 sort=roles,
-                scale=alt.Scale(domain=roles, range=[[1, 0] if role != "source" else [5, 4] for role in roles]),
+                scale=alt.Scale(domain=roles, range=_DASHES[: len(roles)]),
                 legend=alt.Legend(title=None, orient="top") if len(roles) > 1 else None,
             ),
         )
@@ -240,7 +266,7 @@ def band_text(series: Sequence[Series]) -> str:
 
 def _points(series: Sequence[Series], radii: FloatArray, target: str | None) -> Iterator[dict[str, Any]]:
     for one in series:
-        role = "measured" if target is None else "unseen" if one.domain == target else "source"
+        role = one.noise if target is None else "unseen" if one.domain == target else "source"
         for radius, value in zip(radii, curve(one.earned, radii), strict=True):
             yield {
                 "model": one.model,

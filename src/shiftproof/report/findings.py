@@ -63,10 +63,10 @@ def certificate_findings(
         if target not in mine or not here:
             continue
         there = mine[target]
-        what = f"certified within a radius of {radius:g} ({there.norm})"
+        what = f"right and certified within a radius of {radius:g} ({there.norm}, {there.units})"
         measured = (
-            f"{model}, smoothed: {mean(one.at(radius).value for one in here):.0%} of the domains it was trained on are "
-            f"right and {what}, {there.at(radius).value:.0%} of {target}"
+            f"{model}, smoothed with {there.noise}: {mean(one.at(radius).value for one in here):.0%} of the images of "
+            f"the domains it was trained on are {what}, {there.at(radius).value:.0%} of those of {target}"
         )
         gap = metrics.gap([one.sample(radius) for one in here], there.sample(radius), seed)
         size = f"{points(gap.value).lstrip('+')} points ({points(gap.low)} to {points(gap.high)})"

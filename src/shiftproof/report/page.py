@@ -70,15 +70,15 @@ def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS)
         if name not in FORMATS:
             raise UnknownName("report format", name, FORMATS)
     table = report.table()
-    chart = accuracy_chart(table, len(report.classes))
+    chart = accuracy_chart(table, len(report.classes)) if table.rows else None
     texts = {"csv": (table.csv, "csv"), "markdown": (table.markdown, "md"), "latex": (table.latex, "tex")}
     written: dict[Path, bytes] = {}
     if "html" in formats:
         written[folder / "report.html"] = render_page(report).encode()
     for name, (render, suffix) in texts.items():
-        if name in formats:
+        if name in formats and table.rows:
             written[folder / "tables" / f"accuracy.{suffix}"] = render().encode()
-    charts = {"accuracy": chart}
+    charts = {} if chart is None else {"accuracy": chart}
     for number, series in enumerate(by_setting(report.series())):
         stem = "certified" if number == 0 else f"certified-{number + 1}"
         charts[stem] = certified_chart(series, report.target)
@@ -97,7 +97,7 @@ def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS)
 def render_page(report: Report) -> str:
     """The report as one HTML page that needs nothing else."""
     table = report.table()
-    chart = accuracy_chart(table, len(report.classes))
+    chart = Markup(chart_svg(accuracy_chart(table, len(report.classes)))) if table.rows else ""
     environment = Environment(
         loader=PackageLoader("shiftproof.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -115,7 +115,7 @@ def render_page(report: Report) -> str:
         report=report,
         table=table,
         findings=report.findings(table),
-        chart=Markup(chart_svg(chart)),
+        chart=chart,
         guarantees=guarantees,
         together=TOGETHER,
         images={name: base64.b64encode(path.read_bytes()).decode() for name, path in report.sheets.items()},

@@ -26,7 +26,7 @@ from shiftproof.models import read_card
 from shiftproof.models.load import model_path
 from shiftproof.models.prepare import Backend, Precision
 from shiftproof.perturbations.noise import label
-from shiftproof.report.certified import Series, series_of
+from shiftproof.report.certified import Series, figures, series_of
 from shiftproof.types import IntArray
 
 __all__ = ["Certified", "Place", "certify_to_folder", "estimate_places", "keep_to_one_question", "places"]
@@ -55,29 +55,15 @@ class Certified:
         """For tables and pictures, under a name."""
         return series_of(name, self.domain, label(self.setting.noise), self.certificates, self.labels, self.groups)
 
-    def summary(self, radii: Sequence[float]) -> dict[str, Any]:
+    def summary(self, name: str, radii: Sequence[float]) -> dict[str, Any]:
         """All figures, for --json."""
-        one, certificates = self.series(self.domain), self.certificates
-        at = {f"{radius:g}": one.at(radius) for radius in radii}
-        return {
-            "domain": self.domain,
-            "noise": one.setting,
-            "accuracy": one.at(0.0).value,
-            "average_certified_radius": one.mean_radius(),
-            "average_certified_radius_correct": one.mean_radius("correct"),
-            "biased_low": one.biased,
-            "certified_accuracy": {radius: e.value for radius, e in at.items()},
-            "interval": {radius: [e.low, e.high] for radius, e in at.items()},
-            "abstained": one.abstained,
+        certificates = self.certificates
+        return figures(self.series(name), radii) | {
             "images": len(certificates),
             "n": certificates.samples,
-            "alpha": certificates.alpha,
-            "norm": certificates.norm,
-            "units": certificates.units,
             "precision": certificates.precision,
             "forward_passes": certificates.passes,
             "seconds": certificates.details["seconds"],
-            "guarantee": certificates.guarantee,
             "certificates": str(self.path),
         }
 
@@ -87,7 +73,7 @@ def places(domains: Domains, names: Sequence[str] | None, model: str, limit: int
 
     Test rows where the data set has them; the held-out part of a domain that the model was trained on; else all.
     """
-    trained_on = _trained_on(model, domains.name)
+    trained_on, elsewhere = _trained_on(model, domains.name)
     found = []
     for domain in domains if not names else domains.select(names):
         has_test = domain.splits is not None and bool(np.any(domain.splits == "test"))
@@ -100,18 +86,24 @@ def places(domains: Domains, names: Sequence[str] | None, model: str, limit: int
             what = (
                 f"{limit} of its {what}, evenly spaced" if what != "all samples" else f"{limit} samples, evenly spaced"
             )
+        if domain.name in trained_on:
+            what += "; the model was trained on the others"
+        elif trained_on:
+            what += "; unseen by the model"
+        elif elsewhere:
+            what += f"; the model was trained on {elsewhere}, whether on these too is not known"
         found.append(Place(part, what))
     return found
 
 
-def _trained_on(model: str, data: str) -> set[str]:
-    if not model.startswith("file:"):
-        return set()
-    path = model_path(model)
-    if not path.with_suffix(".json").is_file():
-        return set()
+def _trained_on(model: str, data: str) -> tuple[set[str], str]:
+    """Domains of this data set that the model's record names, or the other data set that it does."""
+    path = model_path(model) if model.startswith("file:") else None
+    if path is None or not path.with_suffix(".json").is_file():
+        return set(), ""
     card = read_card(path)
-    return set(card.get("sources") or ()) if (card.get("data") or {}).get("name") == data else set()
+    known = str((card.get("data") or {}).get("name") or "")
+    return (set(card.get("sources") or ()), "") if known == data else (set(), known)
 
 
 def certify_to_folder(

@@ -100,7 +100,7 @@ def _probe_cost(choice: Choice, name: str, model: nn.Module, places: list[Domain
     costs = [probe.cost(model, domain, workers) for domain in places]
     return Cost(
         name,
-        choice.name,
+        getattr(probe, "title", choice.name),
         sum(cost.passes for cost in costs),
         sum(cost.seconds for cost in costs),
         sum(cost.most_seconds for cost in costs),

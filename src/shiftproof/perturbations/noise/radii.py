@@ -44,7 +44,7 @@ def check_scale(name: str, value: object, most: float = math.inf, hint: str = ""
         isinstance(value, int | float | np.floating) and value is not True and 0 < value <= most and value < math.inf
     ):
         limit = "" if most == math.inf else f" and at most {most:g}"
-        raise UsageError(f"{name} is {value!r}; it should be above 0{limit}{hint}")
+        raise UsageError(f"{name} is {value!r}; it should be a finite number above 0{limit}{hint}")
 
 
 def check_shape(shape: tuple[int, ...]) -> None:
