@@ -268,9 +268,11 @@ def _show(where: list[Place], series: list[Series], radii: tuple[float, ...], pa
         f"{passes:,} forward passes. Certified accuracy is of all images; r is {series[0].norm}, {series[0].units}."
     )
     typer.echo(f"\nguarantee  {series[0].guarantee}")
-    others = list(dict.fromkeys(one.heading for one in series if one.heading != series[0].heading))
+    others = list(
+        dict.fromkeys(f"{one.noise} at alpha {one.alpha:g}" for one in series if one.heading != series[0].heading)
+    )
     if others:
-        typer.echo(f"           Likewise for {'; '.join(others)}.")
+        typer.echo(f"           Likewise for {', '.join(others)}.")
     typer.echo(f"\n{TOGETHER}")
     typer.echo(
         "Small figures are 95 % Clopper-Pearson intervals over images, for this noise; the upper limit does not bound "

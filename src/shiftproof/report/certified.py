@@ -265,8 +265,11 @@ def band_text(series: Sequence[Series]) -> str:
 
 
 def _points(series: Sequence[Series], radii: FloatArray, target: str | None) -> Iterator[dict[str, Any]]:
+    # where colours tell noises apart already, dashes need not
+    told = len({one.model for one in series}) == len(series)
     for one in series:
-        role = one.noise if target is None else "unseen" if one.domain == target else "source"
+        other = "measured" if told else one.noise
+        role = other if target is None else "unseen" if one.domain == target else "source"
         for radius, value in zip(radii, curve(one.earned, radii), strict=True):
             yield {
                 "model": one.model,
