@@ -383,7 +383,10 @@ def test_bad_scales(name: str, value: Any) -> None:
         (lambda: as_noise(noise.Gaussian), "the class Gaussian is no noise"),
         (lambda: objectives.Gaussian(-1), "sigma is -1; it should be 0 or above"),
         (lambda: objectives.Gaussian(math.nan), "sigma is nan; it should be 0 or above"),
-        (lambda: OBJECTIVES.create("deformation", {"noise": "rotation:2"}), "sigma is 2.0; it should be a finite number above 0"),
+        (
+            lambda: OBJECTIVES.create("deformation", {"noise": "rotation:2"}),
+            "sigma is 2.0; it should be a finite number above 0",
+        ),
         (lambda: OBJECTIVES.create("deformation", {"noise": "rotate:2"}), "unknown noise 'rotate'"),
     ],
 )
