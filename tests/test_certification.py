@@ -808,10 +808,10 @@ def test_what_is_skipped_changes_certified_accuracy_by_nothing(model: nn.Module)
 
 def test_curves_and_their_band() -> None:
     assert sp.metrics.curve_band(1_000) == pytest.approx(0.04295, abs=1e-4)
-    best = sp.metrics.envelope({"a": [0.9, 0.2], "b": [0.5, 0.4]})
+    best = sp.metrics.envelope([[0.9, 0.2], [0.5, 0.4]])
     assert best.tolist() == [0.9, 0.4]
     with pytest.raises(UsageError):
-        sp.metrics.envelope({})
+        sp.metrics.envelope([])
     certificates, labels = made_up(np.array([0.5, 0.5]), np.array([True, False]))
     assert sp.metrics.certified_accuracy(certificates, labels, [0, 0.5, 0.50001]).tolist() == [0.5, 0.5, 0.0]
     with pytest.raises(UsageError):

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shiftproof.errors import UsageError
+
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["derive", "numpy_generator", "seeded_globals", "torch_generator"]
+__all__ = ["checked_seed", "derive", "numpy_generator", "seeded_globals", "torch_generator"]
 
 # torch's CPU generator keeps its 624 words of Mersenne Twister state as 64-bit integers behind a header of 24 bytes.
 _TORCH_HEADER_BYTES, _TWISTER_WORDS = 24, 624
@@ -33,6 +35,13 @@ def derive(seed: int, purpose: str, *keys: str | int) -> int:
         encoded = text.encode()
         digest.update(f"{kind}{len(encoded)}:".encode() + encoded)
     return int.from_bytes(digest.digest(), "little")
+
+
+def checked_seed(seed: object) -> int:
+    """The seed as an int; UsageError unless it is a whole number of at least 0."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise UsageError(f"the seed is {seed!r}; it should be a whole number of at least 0")
+    return int(seed)
 
 
 def numpy_generator(seed: int, purpose: str, *keys: str | int) -> np.random.Generator:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Batch", "Estimate", "Finding", "FloatArray", "IntArray", "Loss", "Positive"]
+__all__ = ["Batch", "Cost", "Estimate", "Finding", "FloatArray", "IntArray", "Loss", "Positive"]
 
 Positive = Annotated[int, Ge(1)]
 """A whole number of at least 1, for options of methods."""
@@ -63,6 +63,16 @@ class Loss:
     def __repr__(self) -> str:
         parts = ", ".join(f"{name}={float(part):.4g}" for name, part in self.parts.items())
         return f"Loss({float(self.total):.4g}{', ' + parts if parts else ''})"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Forward passes and seconds, as expected and at most."""
+
+    passes: int
+    seconds: float
+    most_passes: int
+    most_seconds: float
 
 
 @dataclass(frozen=True)

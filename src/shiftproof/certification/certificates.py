@@ -70,7 +70,7 @@ class Certificates:
         return len(self.ids)
 
     def __repr__(self) -> str:
-        certified = int((self.prediction >= 0).sum())
+        certified = int(((self.prediction >= 0) & ~self.skipped).sum())
         return f"Certificates({certified} of {len(self)} certified, {self.norm}, alpha {self.alpha:g}, {self.noise})"
 
     @property
@@ -155,7 +155,7 @@ class Certificates:
         wanted = np.asarray(labels)
         if len(wanted) != len(self):
             raise UsageError(f"there are {len(self)} certificates but {len(wanted)} labels")
-        rows = logs.Log(self.ids, wanted, self.prediction, self.radius, self.skipped)
+        rows = logs.Log(self.ids, wanted, self.prediction, self.radius)
         write_atomically(Path(path), logs.write(rows).encode())
 
     @classmethod
@@ -172,7 +172,7 @@ class Certificates:
             chosen=log.prediction,
             prediction=log.prediction,
             radius=log.radius,
-            skipped=log.skipped,
+            skipped=np.zeros(n, bool),
             count=nothing,
             runner_up=nothing - 1,
             runner_up_count=nothing,

@@ -12,6 +12,7 @@ from shiftproof.certification.certificates import Certificates
 from shiftproof.domains import Domain
 from shiftproof.execution import Journal, Mode
 from shiftproof.models.prepare import Backend, Precision
+from shiftproof.types import Cost
 
 __all__ = ["CERTIFIERS", "Certifier", "Job", "Memory"]
 
@@ -48,6 +49,9 @@ class Certifier(Protocol):
 
     def certify(self, job: Job) -> Certificates:
         """One certificate for each sample of the job's domain, in its order."""
+
+    def estimate(self, job: Job) -> Cost:
+        """What that takes, from a moment's trial; nothing is recorded."""
 
 
 CERTIFIERS: Catalogue[Certifier] = Catalogue("certifier", "shiftproof.certification")

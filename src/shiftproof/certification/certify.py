@@ -12,12 +12,13 @@ from torch import Tensor, nn
 
 from shiftproof.certification.certificates import Certificates
 from shiftproof.certification.certifier import Certifier, Job, Memory
-from shiftproof.certification.checks import check_classifier, check_seed, examples
+from shiftproof.certification.checks import check_classifier, examples
 from shiftproof.domains import Domain, Domains, as_domains
 from shiftproof.errors import UsageError
 from shiftproof.execution import Journal, Mode
 from shiftproof.models.files import behaviour, fingerprint
 from shiftproof.models.prepare import Backend, Precision, check_compute
+from shiftproof.rng import checked_seed
 
 __all__ = ["certify", "identity"]
 
@@ -76,7 +77,7 @@ def certify(
     check_compute(precision, backend)
     if workers < 1:
         raise UsageError(f"workers is {workers}; it should be at least 1")
-    seed, domain = check_seed(seed), _one_domain(model, data)
+    seed, domain = checked_seed(seed), _one_domain(data)
     domain.inputs.prepare()
     classes = check_classifier(model, domain)
     with ExitStack() as stack:
@@ -112,7 +113,7 @@ def identity(
     }
 
 
-def _one_domain(model: nn.Module, data: Any) -> Domain:
+def _one_domain(data: Any) -> Domain:
     if isinstance(data, Domain):
         return data
     if isinstance(data, Domains) and len(data) > 1:

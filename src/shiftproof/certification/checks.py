@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -11,20 +9,14 @@ from torch import Tensor, nn
 from shiftproof.domains import Domain
 from shiftproof.errors import DataError, ModelError, UsageError
 from shiftproof.execution import single_threaded
+from shiftproof.models.outputs import logits_of
 from shiftproof.rng import torch_generator
 
-__all__ = ["check_classifier", "check_seed", "examples"]
+__all__ = ["check_classifier", "examples"]
 
 EXAMPLES = 4
 TOLERANCE = 1e-3
 """Of logits, relative to the largest: rounding is a thousand times smaller, a changed function far larger."""
-
-
-def check_seed(seed: object) -> int:
-    """A whole number of at least 0."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise UsageError(f"the seed is {seed!r}; it should be a whole number of at least 0")
-    return int(seed)
 
 
 def check_classifier(model: nn.Module, domain: Domain) -> int:
@@ -70,16 +62,7 @@ def examples(domain: Domain) -> Tensor:
 
 
 def _logits(model: nn.Module, inputs: Tensor) -> Tensor:
-    parameter = next(model.parameters(), None)
-    # a copy: a model may overwrite what it is given
-    given = inputs.clone() if parameter is None else inputs.to(parameter.device, parameter.dtype, copy=True)
-    try:
-        logits: Any = model(given)
-    except Exception as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ModelError(f"the model does not take inputs of shape {tuple(inputs.shape[1:])}: {reason}") from error
-    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(inputs):
-        raise ModelError("the model should return logits, one row of numbers a sample")
+    logits = logits_of(model, inputs)
     # minus infinity is how some models say never
     if not bool((logits.isfinite() | logits.isneginf()).all() and logits.max(1).values.isfinite().all()):
         raise ModelError("the model returns values that are not numbers (NaN or infinite)")

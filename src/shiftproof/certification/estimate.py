@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,32 +11,22 @@ from shiftproof.certification.engine import Sampling, measure_rate, sample
 from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.certification.tally import Tally
 from shiftproof.rng import derive, numpy_generator
-from shiftproof.types import FloatArray, IntArray
+from shiftproof.types import Cost, FloatArray, IntArray
 
-__all__ = ["SamplingCost", "estimate_sampling"]
+__all__ = ["estimate_sampling"]
 
 TRIAL_IMAGES, TRIAL_SAMPLES, RATE_SECONDS = 32, 256, 1.0
 
 
-@dataclass(frozen=True)
-class SamplingCost:
-    """Forward passes and seconds: as expected, and if no image stops early."""
-
-    passes: int
-    seconds: float
-    most_passes: int
-    most_seconds: float
-
-
-def estimate_sampling(job: Job, setting: RandomizedSmoothing) -> SamplingCost:
+def estimate_sampling(job: Job, setting: RandomizedSmoothing) -> Cost:
     """For all `n` samples a matter of speed; with a stopping rule, votes of a trial say how soon images stop."""
     rate = measure_rate(Sampling(job, (setting,)), RATE_SECONDS)
     images = len(job.domain)
     most = images * (setting.n0 + setting.n)
     if not setting.stop.early and not setting.skip_wrong:
-        return SamplingCost(most, rate.seconds(most), most, rate.seconds(most))
+        return Cost(most, rate.seconds(most), most, rate.seconds(most))
     passes = int(images * _mean_passes(job, setting))
-    return SamplingCost(passes, rate.seconds(passes), most, rate.seconds(most))
+    return Cost(passes, rate.seconds(passes), most, rate.seconds(most))
 
 
 def _mean_passes(job: Job, setting: RandomizedSmoothing) -> float:
@@ -68,8 +58,7 @@ def _simulated(setting: RandomizedSmoothing, probabilities: FloatArray, sampling
         if not len(open_):
             break
         count = min(block.stop, setting.n) - block.start
-        for image in open_:
-            tally.counts[image, :3] += generator.multinomial(count, probabilities[image])
-            tally.drawn[image] += count
+        tally.counts[open_, :3] += generator.multinomial(count, probabilities[open_])
+        tally.drawn[open_] += count
         tally.settle(open_, nobody_wrong)
     return tally.drawn

@@ -22,8 +22,9 @@ class ExactLayer:
     """W(x + e) + b as a function of x + e alone, from Wx and We that are computed apart.
 
     Inputs and noise are whole numbers of steps. With weights rounded to whole multiples of a power of two, products and
-    their sums are whole numbers below 2^52, which float64 adds exactly in any order. That moves a weight by less than
-    float32 has rounded it. `most` is the largest number of steps of an input with its noise.
+    their sums are whole numbers below 2^52, which float64 adds exactly in any order. That moves a weight by at most
+    most / 2^52 of the largest sum of a row, 2^-33 for a sigma of 0.5; the layer so rounded is what is certified.
+    `most` is the largest number of steps of an input with its noise.
     """
 
     affine: Affine

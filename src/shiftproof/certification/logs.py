@@ -28,14 +28,13 @@ class Log:
     labels: IntArray
     prediction: IntArray
     radius: FloatArray
-    skipped: NDArray[np.bool_]
 
 
 def write(log: Log) -> str:
     """The log as text. A radius is rounded down to six digits: rounded up it would promise too much."""
-    rows = zip(log.ids, log.labels, log.prediction, log.radius, log.skipped, strict=True)
+    rows = zip(log.labels, log.prediction, log.radius, strict=True)
     lines = ["\t".join(COLUMNS)]
-    for number, (_, label, prediction, radius, _) in enumerate(rows):
+    for number, (label, prediction, radius) in enumerate(rows):
         correct = int(prediction == label)
         down = math.floor(radius * _DIGITS) / _DIGITS
         lines.append(f"{number}\t{label}\t{prediction}\t{down:.6f}\t{correct}\t0")
@@ -69,10 +68,4 @@ def read(path: Path) -> Log:
         radii.append(radius if prediction >= 0 else 0.0)
     if not ids:
         raise DataError(f"{path} has no rows")
-    return Log(
-        np.array(ids, object),
-        np.array(labels),
-        np.array(predictions),
-        np.array(radii),
-        np.zeros(len(ids), bool),
-    )
+    return Log(np.array(ids, object), np.array(labels), np.array(predictions), np.array(radii))

@@ -16,7 +16,7 @@ from shiftproof.certification.certifier import CERTIFIERS, Job
 from shiftproof.certification.stopping import Full, Stop, StopOption, as_stop
 from shiftproof.errors import UsageError
 from shiftproof.perturbations.noise import NoiseOption, as_noise
-from shiftproof.types import Positive
+from shiftproof.types import Cost, Positive
 
 __all__ = ["RandomizedSmoothing"]
 
@@ -80,6 +80,12 @@ class RandomizedSmoothing:
     def certify(self, job: Job) -> Certificates:
         """Certificates for every sample of the job's domain."""
         return self.together(job, [self])[0]
+
+    def estimate(self, job: Job) -> Cost:
+        """Passes and time, expected and at most."""
+        from shiftproof.certification.estimate import estimate_sampling
+
+        return estimate_sampling(job, self)
 
     @staticmethod
     def together(job: Job, settings: Sequence[RandomizedSmoothing]) -> list[Certificates]:

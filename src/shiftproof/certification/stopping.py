@@ -21,7 +21,7 @@ from shiftproof.types import FloatArray, IntArray
 __all__ = ["Full", "Look", "Radii", "Stop", "StopOption", "Within", "as_stop"]
 
 FUTILE = 1e-3
-"""Giving up costs certificates, never soundness: wrong this often at most, on images whose answer is a near tie."""
+"""Giving up costs certificates, never soundness. Each of the two bounds it rests on is wrong this often at most."""
 
 Mask = NDArray[np.bool_]
 

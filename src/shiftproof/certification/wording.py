@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shiftproof.certification.bank import grid_of
 from shiftproof.perturbations.noise import Noise
 
 __all__ = ["TOGETHER", "smoothing_guarantee"]
@@ -16,8 +17,9 @@ TOGETHER = (
 
 def smoothing_guarantee(noise: Noise, alpha: float, classifier: str) -> str:
     """Of randomized smoothing: which ideal classifier, against what, with what probability."""
+    on_a_grid = f"{'inputs' if noise.additive else 'parameters'} rounded to 1/{grid_of(noise)}"
     return (
-        f"The smoothed classifier, which answers with the class that the evaluated model ({classifier}) gives most "
-        f"probably under {noise!r}, gives the certified class under {noise.claim}; for each image that was fixed "
-        f"before the seed was drawn, this is wrong with probability at most {alpha:g} over the seed."
+        f"The smoothed classifier, which answers with the class that the evaluated model ({classifier}; {on_a_grid}) "
+        f"gives most probably under {noise!r}, gives the certified class under {noise.claim}; for each image "
+        f"that was fixed before the seed was drawn, this is wrong with probability at most {alpha:g} over the seed."
     )

@@ -10,11 +10,11 @@ import typer
 from shiftproof.cli.options import AsJson, Data, Seed, Workers, show_json, show_table
 
 if TYPE_CHECKING:
-    from shiftproof.certification.estimate import SamplingCost
     from shiftproof.certification.smoothing import RandomizedSmoothing
     from shiftproof.perturbations.noise import Noise
     from shiftproof.report.certified import Series
-    from shiftproof.studies.certifying import Certified, Place
+    from shiftproof.studies.certifying import Certified, Place, Question
+    from shiftproof.types import Cost
 
 __all__ = ["command"]
 
@@ -71,104 +71,65 @@ def command(
     Writes certificates with their votes (Parquet), logs that other tools read (tsv), a table and a picture.
     """
     import os
-    from dataclasses import replace
 
     from shiftproof.certification import Radii
-    from shiftproof.certification.checks import check_classifier
     from shiftproof.domains import load_domains
     from shiftproof.errors import UsageError
-    from shiftproof.execution import check_writable, only_one
+    from shiftproof.execution import check_writable
     from shiftproof.models import MODELS, load_model
-    from shiftproof.models.files import fingerprint
     from shiftproof.models.prepare import check_compute
-    from shiftproof.perturbations.noise import label
     from shiftproof.report.certified import nice_radii, write_certified
-    from shiftproof.studies.certifying import certify_to_folder, estimate_places, keep_to_one_question, places
+    from shiftproof.studies.certifying import Question, places
     from shiftproof.studies.jobs import digest
 
     check_compute(precision, backend)
     asked_radii = None if radii is None else Radii(_numbers(radii)).radii
-    alphas = _numbers(alpha)
+    first_alpha, *alphas = _numbers(alpha)
     data_options, model_options, noise_options = _options(set_ or [])
-    name, _, given = noise.partition(":")
-    noises = _noises(name, given or sigma, noise_options)
-    settings = _settings(certifier, noises, n, n0, alphas[0], radii, stop, skip_wrong, runner_up)
-    for level in alphas[1:]:
-        # only to hear now if it is no alpha
-        replace(settings[0], alpha=level)
+    noises = _noises(noise, sigma, noise_options)
+    settings = _settings(certifier, noises, n, n0, first_alpha, radii, stop, skip_wrong, runner_up)
     domains = load_domains(data, **data_options)
     if model in MODELS:
         raise UsageError(f"{model!r} is a network without training; certify a trained one: --model file:PATH")
     loaded = load_model(model, domains, seed=seed, **model_options).eval()
-    names = None if domain is None else [name.strip() for name in domain.split(",")]
-    where = places(domains, names, model, limit)
+    where = places(domains, None if domain is None else [name.strip() for name in domain.split(",")], model, limit)
+    question = Question(loaded, where, settings, alphas, seed, precision, backend)  # type: ignore[arg-type]
+    question.check()
     count = workers or os.cpu_count() or 1
     if estimate:
-        costs = estimate_places(loaded, where, settings, count, precision, backend)  # type: ignore[arg-type]
-        _show_costs(costs, count, json)
+        _show_costs(question.estimate(count), count, json)
         return
-    for place in where:
-        # before anything is written; it is checked again where it counts
-        _check_votes(settings, check_classifier(loaded, place.domain))
-    asked = {
-        "model": fingerprint(loaded),
-        "data": data,
-        "options": [data_options, model_options],
-        "domain": names,
-        "limit": limit,
-    }
-    asked |= {"settings": [repr(one) for one in settings], "seed": seed, "precision": precision, "backend": backend}
-    folder = out or Path("runs") / f"certify-{digest(asked)}"
+    folder = out or Path("runs") / f"certify-{digest(question.asked)}"
     check_writable(folder)
-    with only_one(folder):
-        keep_to_one_question(folder, asked)
-        results = certify_to_folder(
-            loaded,
-            where,
-            settings,
-            folder,
-            seed=seed,
-            workers=count,
-            precision=precision,  # type: ignore[arg-type]
-            backend=backend,  # type: ignore[arg-type]
-            progress="lines",
-        )
-        # another alpha is a matter of counts that are there
-        results = [
-            result if level == alphas[0] else replace(result, certificates=result.certificates.at_alpha(level))
-            for level in alphas
-            for result in results
-        ]
-        series = [result.series(_name(result, len(where), len(alphas))) for result in results]
-        shown = asked_radii or nice_radii(series)
-        one_model = len(where) == len(alphas) == 1 and len(settings) > 1
-        write_certified(series, shown, folder, best_of="noise" if one_model else None)
+    results = question.answer(folder, count, progress="lines")
+    series = [result.series(_name(result, question)) for result in results]
+    shown = asked_radii or nice_radii(series)
+    one_model = len(where) == 1 and len(settings) > 1 and not alphas
+    write_certified(series, shown, folder, best_of="noise" if one_model else None)
     if json:
         every = [result.summary(model, shown) for result in results]
         # with several domains or sigmas the first one's figures are at the top, and all are in `results`
         show_json({**every[0], "results": every, "out": str(folder)})
         return
     _show(where, series, shown, sum(result.certificates.passes for result in results))
-    caps = ", ".join(f"{s.largest_radius(results[0].certificates.classes):.4g} ({label(s.noise)})" for s in settings)
-    typer.echo(f"With n = {n:,} and alpha = {alphas[0]:g} no radius can exceed {caps}, however sure the model is.")
+    _show_caps(settings, results[0].certificates.classes)
     typer.echo(f"\nwritten to {folder}: certificates/, logs/, tables/certified.csv, figures/certified.svg")
 
 
-def _check_votes(settings: list[RandomizedSmoothing], classes: int) -> None:
-    """Whether so few votes can certify anything."""
-    from shiftproof.errors import UsageError
-
-    for setting in settings:
-        if setting.largest_radius(classes) <= 0:
-            raise UsageError(f"{setting.n} votes can't certify anything at alpha {setting.alpha:g}; give a larger --n")
-
-
-def _name(result: Certified, places: int, alphas: int) -> str:
+def _name(result: Certified, question: Question) -> str:
     """What tells a curve from the others by its colour; of several domains, dashes tell the noise."""
     from shiftproof.perturbations.noise import label
 
-    first = result.domain if places > 1 else label(result.setting.noise)
-    return first if alphas == 1 else f"{first}, alpha {result.certificates.alpha:g}"
+    first = result.domain if len(question.where) > 1 else label(result.setting.noise)
+    return f"{first}, alpha {result.certificates.alpha:g}" if question.alphas else first
+
+
+def _show_caps(settings: list[RandomizedSmoothing], classes: int) -> None:
+    from shiftproof.perturbations.noise import label
+
+    caps = ", ".join(f"{one.largest_radius(classes):.4g} ({label(one.noise)})" for one in settings)
+    n, alpha = settings[0].n, settings[0].alpha
+    typer.echo(f"With n = {n:,} and alpha = {alpha:g} no radius can exceed {caps}, however sure the model is.")
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -180,12 +141,14 @@ def _numbers(text: str) -> tuple[float, ...]:
         raise UsageError(f"{text!r} should be a number, or several with commas, such as 0.25,0.5") from error
 
 
-def _noises(name: str, sigma: str, options: dict[str, Any]) -> list[Noise]:
+def _noises(text: str, sigma: str, options: dict[str, Any]) -> list[Noise]:
+    """One noise for each sigma; `gaussian:0.5` says both."""
     from shiftproof.errors import UsageError
     from shiftproof.perturbations.noise import NOISES
 
+    name, _, given = text.partition(":")
     scale = next(iter(NOISES[name].options))
-    chosen = [NOISES.create(name, {scale: value.strip(), **options}) for value in sigma.split(",")]
+    chosen = [NOISES.create(name, {scale: value.strip(), **options}) for value in (given or sigma).split(",")]
     if len(set(chosen)) != len(chosen):
         raise UsageError(f"--sigma {sigma} names the same noise twice")
     return chosen
@@ -227,7 +190,7 @@ def _options(changes: list[str]) -> tuple[dict[str, Any], dict[str, Any], dict[s
     return document.get("data", {}), document.get("model", {}), document.get("noise", {})
 
 
-def _show_costs(costs: list[tuple[Place, RandomizedSmoothing, SamplingCost]], workers: int, json: bool) -> None:
+def _show_costs(costs: list[tuple[Place, RandomizedSmoothing, Cost]], workers: int, json: bool) -> None:
     from shiftproof.perturbations.noise import label
 
     each = [(c.passes, c.seconds, c.most_passes, c.most_seconds) for _, _, c in costs]
@@ -274,7 +237,7 @@ def _show(where: list[Place], series: list[Series], radii: tuple[float, ...], pa
     if others:
         typer.echo(f"           Likewise for {', '.join(others)}.")
     typer.echo(f"\n{TOGETHER}")
+    kind = "intervals of a bootstrap over groups" if series[0].grouped else "Clopper-Pearson intervals over images"
     typer.echo(
-        "Small figures are 95 % Clopper-Pearson intervals over images, for this noise; the upper limit does not bound "
-        "what more votes would certify."
+        f"Small figures are 95 % {kind}, for this noise; the upper limit does not bound what more votes would certify."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -131,11 +131,11 @@ def curve_band(n: int, level: float = 0.95) -> float:
     return math.sqrt(math.log(2 / (1 - level)) / (2 * n))
 
 
-def envelope(curves: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
+def envelope(curves: Sequence[ArrayLike]) -> NDArray[np.float64]:
     """The best of several curves at each radius. A picture: it is no classifier's curve, and has no average radius."""
     if not curves:
         raise UsageError("an envelope needs at least one curve")
-    best: FloatArray = np.max([np.asarray(values, np.float64) for values in curves.values()], axis=0)
+    best: FloatArray = np.max([np.asarray(values, np.float64) for values in curves], axis=0)
     return best
 
 

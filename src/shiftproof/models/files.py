@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from shiftproof.errors import ModelError
 from shiftproof.execution import write_atomically, write_json
+from shiftproof.models.outputs import logits_of
 
 __all__ = ["behaviour", "file_hash", "fingerprint", "load_weights", "read_weights", "save_model", "weight_bytes"]
 
@@ -61,9 +62,7 @@ def behaviour(model: nn.Module, inputs: Tensor) -> str:
 
     Two models with equal weights may differ in code, attributes or hooks; this tells most of them apart.
     """
-    parameter = next(model.parameters(), inputs)
-    with torch.inference_mode():
-        logits = model(inputs.to(parameter.device, parameter.dtype, copy=True)).float().cpu()
+    logits = logits_of(model, inputs).float().cpu()
     largest = float(logits.nan_to_num(0, 0, 0).abs().max()) or 1.0
     coarse = (64 * logits / largest).nan_to_num().round()
     return hashlib.sha256(coarse.to(torch.int64).numpy().tobytes()).hexdigest()[:16]

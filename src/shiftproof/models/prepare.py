@@ -15,6 +15,7 @@ from torch import Tensor, fx, nn
 
 from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.execution import single_threaded
+from shiftproof.models.outputs import logits_of
 from shiftproof.models.rewrite import Affine, Parts, head_in_f32, rewrite
 from shiftproof.rng import torch_generator
 
@@ -57,12 +58,11 @@ def prepare(
     *,
     precision: Precision = "f32",
     backend: Backend = "torch",
-    split: bool = True,
 ) -> Prepared:
     """Freeze, fold, lay out and split a copy of `model` for inputs of `shape`; the model itself is not touched.
 
     BatchNorm behind a convolution is folded into it, ReLU overwrites what nobody else reads, images are stored with
-    their channels last, and a dense first layer is split off (`split`). A model that can't be traced is only frozen.
+    their channels last, and a dense first layer is split off. A model that can't be traced is only frozen.
     In bf16 the layers between a first and a last dense one compute in bfloat16; noise is added before that.
     """
     check_compute(precision, backend)
@@ -72,8 +72,8 @@ def prepare(
     noise = torch.randn(EXAMPLES, *shape, generator=torch_generator(0, "prepared model"))
     example = 0.5 + 0.25 * noise
     with torch.inference_mode(), single_threaded():
-        expected = _call(frozen, example)
-        parts = rewrite(frozen, shape, split=split, in_place=backend == "torch")
+        expected = logits_of(frozen, example)
+        parts = rewrite(frozen, shape, in_place=backend == "torch")
         # what a rewrite got wrong (hooks, draws or branches that tracing has frozen) is not used
         if parts is None or not _agrees(parts, example, expected, TOLERANCE):
             parts = Parts(frozen)
@@ -100,18 +100,6 @@ def prepare(
                 "it depends on its batch, or does not bear this precision"
             )
     return prepared
-
-
-def _call(function: Callable[[Tensor], Tensor], example: Tensor) -> Tensor:
-    try:
-        # a copy: a model may overwrite what it is given
-        logits = function(example.clone())
-        if not isinstance(logits, Tensor):
-            raise TypeError("it should return logits, one row of numbers a sample")
-    except Exception as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ModelError(f"the model does not take inputs of shape {tuple(example.shape[1:])}: {reason}") from error
-    return logits
 
 
 def _agrees(parts: Parts | Prepared, example: Tensor, expected: Tensor, tolerance: float) -> bool:

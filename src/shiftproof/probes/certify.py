@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -14,13 +14,13 @@ from shiftproof.certification import CERTIFIERS, Certificates
 from shiftproof.certification.budget import EXACT_N
 from shiftproof.certification.certifier import Job, Memory
 from shiftproof.certification.checks import check_classifier
-from shiftproof.certification.estimate import estimate_sampling
 from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
 from shiftproof.models.prepare import Backend, Precision
-from shiftproof.perturbations.noise import label
-from shiftproof.probes.probe import PROBES, Columns, Cost, ProbeTask
+from shiftproof.perturbations.noise import as_noise, label
+from shiftproof.probes.probe import PROBES, Columns, ProbeTask
+from shiftproof.types import Cost
 
 __all__ = ["Certify", "as_certifier"]
 
@@ -44,12 +44,14 @@ class Certify:
 
     classifier: ClassVar[str] = "smoothed"
 
-    certifier: Annotated[Any, BeforeValidator(as_certifier)] = field(default_factory=dict)
+    certifier: Annotated[Any, BeforeValidator(as_certifier)] = field(
+        default_factory=lambda: RandomizedSmoothing(as_noise("gaussian:0.25"))
+    )
     precision: Precision = "f32"
     backend: Backend = "torch"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "certifier", as_certifier(self.certifier or {"noise": "gaussian:0.25"}))
+        object.__setattr__(self, "certifier", as_certifier(self.certifier))
 
     @property
     def title(self) -> str:
@@ -59,32 +61,18 @@ class Certify:
 
     def collect(self, task: ProbeTask) -> Columns:
         """Certificates of all samples, as columns."""
-        return certificate_columns(self.certifier.certify(self._job(task)))
+        job = self._job(task.model, task.domain, task.workers)
+        job = replace(job, seed=task.seed, record=task.journal, progress=task.progress, label=task.label)
+        return certificate_columns(self.certifier.certify(job))
 
     def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
         """By a trial on a few samples."""
-        job = Job(
-            model, domain, check_classifier(model, domain), 0, Memory(), workers, self.precision, self.backend, "off"
-        )
-        if not isinstance(self.certifier, RandomizedSmoothing):
-            return Cost(len(domain), 0.0, len(domain), 0.0)
-        estimate = estimate_sampling(job, self.certifier)
-        return Cost(estimate.passes, estimate.seconds, estimate.most_passes, estimate.most_seconds)
+        cost: Cost = self.certifier.estimate(self._job(model, domain, workers))
+        return cost
 
-    def _job(self, task: ProbeTask) -> Job:
-        classes = check_classifier(task.model, task.domain)
-        return Job(
-            task.model,
-            task.domain,
-            classes,
-            task.seed,
-            task.journal,
-            task.workers,
-            self.precision,
-            self.backend,
-            task.progress,
-            task.label,
-        )
+    def _job(self, model: nn.Module, domain: Domain, workers: int) -> Job:
+        classes = check_classifier(model, domain)
+        return Job(model, domain, classes, 0, Memory(), workers, self.precision, self.backend, "off")
 
 
 def certificate_columns(certificates: Certificates) -> Columns:

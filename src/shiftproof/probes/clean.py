@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError
-from shiftproof.probes.probe import PROBES, Columns, Cost, ProbeTask, block_cost, measure_blocks
+from shiftproof.probes.probe import PROBES, Columns, ProbeTask, block_cost, measure_blocks
+from shiftproof.types import Cost
 
 __all__ = ["Clean"]
 

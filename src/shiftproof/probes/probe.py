@@ -19,8 +19,9 @@ from shiftproof.errors import ModelError
 from shiftproof.evidence import SCHEMA, Evidence, EvidenceStore
 from shiftproof.execution import Journal, Mode, progress_bar, run_shards, single_threaded
 from shiftproof.models.files import fingerprint
+from shiftproof.types import Cost
 
-__all__ = ["PROBES", "Columns", "Cost", "Probe", "ProbeTask", "block_cost", "measure_blocks", "run_probe"]
+__all__ = ["PROBES", "Columns", "Probe", "ProbeTask", "block_cost", "measure_blocks", "run_probe"]
 
 Columns = dict[str, NDArray[Any]]
 Measure = Callable[[nn.Module, Tensor, Tensor], Columns]
@@ -37,16 +38,6 @@ class ProbeTask:
     workers: int
     progress: Mode
     label: str
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a probe takes: passes and seconds that are expected, and at most."""
-
-    passes: int
-    seconds: float
-    most_passes: int
-    most_seconds: float
 
 
 class Probe(Protocol):

@@ -22,6 +22,7 @@ from shiftproof.types import Estimate, FloatArray
 
 __all__ = [
     "Series",
+    "band_text",
     "by_setting",
     "certified_chart",
     "certified_csv",
@@ -59,7 +60,7 @@ class Series:
     @property
     def scale(self) -> float:
         """That of the noise: a radius that was fixed before anything was measured."""
-        return float(self.noise.split()[1])
+        return float(next(iter(self.noise.split()[1:]), 0.0))
 
     @property
     def heading(self) -> str:
@@ -236,7 +237,7 @@ def certified_chart(series: Sequence[Series], target: str | None = None, best_of
     )
     layers = [lines]
     if best_of is not None and len(series) > 1:
-        best = envelope({f"{i}": curve(one.earned, radii) for i, one in enumerate(series)})
+        best = envelope([curve(one.earned, radii) for one in series])
         rows = [{"radius": float(r), "certified": float(c)} for r, c in zip(radii, best, strict=True)]
         shade = alt.Chart(alt.InlineData(values=rows)).mark_area(color="#e7e5e4", interpolate="step-before")
         title = f"gray: the best {best_of} at each radius, which is no classifier's curve"

@@ -16,20 +16,20 @@ from shiftproof.certification import Certificates, certify
 from shiftproof.certification.certifier import Job, Memory
 from shiftproof.certification.certify import identity
 from shiftproof.certification.checks import check_classifier
-from shiftproof.certification.estimate import SamplingCost, estimate_sampling
 from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain, Domains, held_out
 from shiftproof.errors import DataError, UsageError
 from shiftproof.evidence import slug
-from shiftproof.execution import Mode, read_json, write_json
+from shiftproof.execution import Mode, only_one, read_json, write_json
 from shiftproof.models import read_card
+from shiftproof.models.files import fingerprint
 from shiftproof.models.load import model_path
 from shiftproof.models.prepare import Backend, Precision
 from shiftproof.perturbations.noise import label
 from shiftproof.report.certified import Series, figures, series_of
-from shiftproof.types import IntArray
+from shiftproof.types import Cost, IntArray
 
-__all__ = ["Certified", "Place", "certify_to_folder", "estimate_places", "keep_to_one_question", "places"]
+__all__ = ["Certified", "Place", "Question", "places"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,36 +106,79 @@ def _trained_on(model: str, data: str) -> tuple[set[str], str]:
     return (set(card.get("sources") or ()), "") if known == data else (set(), known)
 
 
-def certify_to_folder(
-    model: nn.Module,
-    where: Sequence[Place],
-    settings: Sequence[RandomizedSmoothing],
-    folder: Path,
-    *,
-    seed: int = 0,
-    workers: int = 1,
-    precision: Precision = "f32",
-    backend: Backend = "torch",
-    progress: Mode = "auto",
-) -> list[Certified]:
-    """Certify every place under every setting; what is finished in `folder` is not done again."""
-    results = []
-    for place in where:
-        domain = place.domain
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is to be certified: a model, samples, settings. Its answer fills a folder, which holds no other.
+
+    Votes are counted once, at the alpha of the settings; `alphas` are further ones that the same votes answer.
+    """
+
+    model: nn.Module
+    where: Sequence[Place]
+    settings: Sequence[RandomizedSmoothing]
+    alphas: Sequence[float] = ()
+    seed: int = 0
+    precision: Precision = "f32"
+    backend: Backend = "torch"
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """All that can change a vote, in a form that fits into JSON."""
+        return {
+            "model": fingerprint(self.model),
+            "data": {place.domain.name: place.domain.fingerprint for place in self.where},
+            "settings": [repr(setting) for setting in self.settings],
+            "seed": self.seed,
+            "precision": self.precision,
+            "backend": self.backend,
+        }
+
+    def check(self) -> None:
+        """Refuse what can't be answered, before anything is written."""
+        for alpha in self.alphas:
+            replace(self.settings[0], alpha=alpha)
+        for place in self.where:
+            classes = check_classifier(self.model, place.domain)
+            for one in self.settings:
+                if one.largest_radius(classes) <= 0:
+                    raise UsageError(f"{one.n} votes can't certify anything at alpha {one.alpha:g}; give a larger n")
+
+    def estimate(self, workers: int) -> list[tuple[Place, RandomizedSmoothing, Cost]]:
+        """What the answer will take; nothing is written."""
+        costs = []
+        for place in self.where:
+            classes = check_classifier(self.model, place.domain)
+            job = Job(
+                self.model, place.domain, classes, self.seed, Memory(), workers, self.precision, self.backend, "off"
+            )
+            costs += [(place, setting, setting.estimate(job)) for setting in self.settings]
+        return costs
+
+    def answer(self, folder: Path, workers: int = 1, progress: Mode = "auto") -> list[Certified]:
+        """Certificates of every place under every setting; what is finished in `folder` is not done again."""
+        with only_one(folder):
+            _keep_to_one_question(folder, self.asked)
+            counted = [one for place in self.where for one in self._certified(place.domain, folder, workers, progress)]
+        others = [
+            replace(one, certificates=one.certificates.at_alpha(alpha)) for alpha in self.alphas for one in counted
+        ]
+        return [*counted, *others]
+
+    def _certified(self, domain: Domain, folder: Path, workers: int, progress: Mode) -> list[Certified]:
         stem = folder / "certificates" / slug(domain.name)
-        what = identity(model, domain, settings, seed, precision, backend)
-        paths = [stem.with_name(f"{stem.name}-{slug(label(setting.noise))}.parquet") for setting in settings]
+        paths = [stem.with_name(f"{stem.name}-{slug(label(one.noise))}.parquet") for one in self.settings]
+        what = identity(self.model, domain, self.settings, self.seed, self.precision, self.backend)
         certificates = [one for path in paths if (one := _finished(path, what)) is not None]
         if len(certificates) < len(paths):
             journal = stem.with_name(f"{stem.name}.journal")
             computed = certify(
-                model,
+                self.model,
                 domain,
-                list(settings),
-                seed=seed,
+                list(self.settings),
+                seed=self.seed,
                 workers=workers,
-                precision=precision,
-                backend=backend,
+                precision=self.precision,
+                backend=self.backend,
                 journal=journal,
                 progress=progress,
                 label=f"certifying {domain.name}",
@@ -145,29 +188,13 @@ def certify_to_folder(
                 one.save(path)
                 one.to_log(folder / "logs" / f"{path.stem}.tsv", domain.labels)
             journal.unlink(missing_ok=True)
-        for setting, one, path in zip(settings, certificates, paths, strict=True):
-            results.append(Certified(domain.name, setting, one, domain.labels, domain.groups, path))
-    return results
+        return [
+            Certified(domain.name, setting, one, domain.labels, domain.groups, path)
+            for setting, one, path in zip(self.settings, certificates, paths, strict=True)
+        ]
 
 
-def estimate_places(
-    model: nn.Module,
-    where: Sequence[Place],
-    settings: Sequence[RandomizedSmoothing],
-    workers: int,
-    precision: Precision = "f32",
-    backend: Backend = "torch",
-) -> list[tuple[Place, RandomizedSmoothing, SamplingCost]]:
-    """What `certify_to_folder` will take; nothing is written."""
-    costs = []
-    for place in where:
-        classes = check_classifier(model, place.domain)
-        job = Job(model, place.domain, classes, 0, Memory(), workers, precision, backend, "off")
-        costs += [(place, setting, estimate_sampling(job, setting)) for setting in settings]
-    return costs
-
-
-def keep_to_one_question(folder: Path, asked: dict[str, Any]) -> None:
+def _keep_to_one_question(folder: Path, asked: dict[str, Any]) -> None:
     """Refuse a folder that holds the answer to another question, or a part of it; else note this one."""
     path = folder / "certify.json"
     if path.is_file():

@@ -17,14 +17,14 @@ from shiftproof.studies.schema import Choice, ModelSpec, Study
 from shiftproof.training import train
 from shiftproof.training.selection import validation_accuracy
 
-__all__ = ["Cost", "StudyCost", "estimate_study"]
+__all__ = ["StageCost", "StudyCost", "estimate_study"]
 
 PROBE_SECONDS = 2.0
 WARM_UP_STEPS = 3
 
 
 @dataclass(frozen=True)
-class Cost:
+class StageCost:
     """What one stage of one model takes, as expected and at most."""
 
     model: str
@@ -38,7 +38,7 @@ class Cost:
 class StudyCost:
     """What a study takes: its stages, and the memory that the probe needed."""
 
-    costs: list[Cost]
+    costs: list[StageCost]
     forward_passes: int
     seconds: float
     most_seconds: float
@@ -53,7 +53,7 @@ def estimate_study(study: Study, workers: int = 1) -> StudyCost:
     return StudyCost(costs, passes, seconds, sum(cost.most_seconds for cost in costs), _peak_memory_mb())
 
 
-def _costs(study: Study, name: str, spec: ModelSpec, data: StudyData, workers: int) -> list[Cost]:
+def _costs(study: Study, name: str, spec: ModelSpec, data: StudyData, workers: int) -> list[StageCost]:
     sources = data.sources
     model = load_model(spec.model.name, sources, seed=study.seed, **spec.model.options)
     objective = OBJECTIVES.create(spec.objective.name, spec.objective.options)
@@ -87,18 +87,18 @@ def _costs(study: Study, name: str, spec: ModelSpec, data: StudyData, workers: i
     trained = recipe.steps * recipe.batch * len(sources)
     evaluated = evaluations * sum(map(len, validation))
     seconds = recipe.steps * seconds_a_step + evaluations * seconds_an_evaluation
-    training = Cost(name, "training", trained + evaluated, seconds, seconds)
+    training = StageCost(name, "training", trained + evaluated, seconds, seconds)
     return [
         training,
         *(_probe_cost(choice, name, model, data.measured, workers) for choice in study.probes),
     ]
 
 
-def _probe_cost(choice: Choice, name: str, model: nn.Module, places: list[Domain], workers: int) -> Cost:
+def _probe_cost(choice: Choice, name: str, model: nn.Module, places: list[Domain], workers: int) -> StageCost:
     probe = PROBES.create(choice.name, choice.options)
     model.eval()
     costs = [probe.cost(model, domain, workers) for domain in places]
-    return Cost(
+    return StageCost(
         name,
         getattr(probe, "title", choice.name),
         sum(cost.passes for cost in costs),

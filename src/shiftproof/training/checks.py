@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from shiftproof.domains import Domain, Domains, as_domains
 from shiftproof.errors import DataError, ModelError, UnknownName, UsageError
 from shiftproof.models.files import fingerprint
+from shiftproof.models.outputs import logits_of
 from shiftproof.objectives import OBJECTIVES, Objective, Recipe
 from shiftproof.objectives.objective import Selection
+from shiftproof.rng import checked_seed
 
 __all__ = ["check_arguments", "checked_sources", "identity_of"]
 
@@ -22,8 +23,7 @@ def check_arguments(objective: object, seed: object, recipe: object, selection: 
     """Whether the arguments of a call are of the kinds that they should be."""
     if isinstance(objective, type | str) or not hasattr(objective, "loss"):
         raise UsageError(f"the objective is {objective!r}; it should be an object such as sp.objectives.ERM()")
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise UsageError(f"the seed is {seed!r}; it should be a whole number of at least 0")
+    checked_seed(seed)
     if recipe is not None and not isinstance(recipe, Recipe | Mapping):
         raise UsageError(f"the recipe is {recipe!r}; it should be a Recipe, or changes to one such as {{'steps': 200}}")
     if selection is not None and selection not in get_args(Selection):
@@ -50,18 +50,10 @@ def checked_sources(model: nn.Module, sources: Any) -> Domains:
 
 def _outputs(model: nn.Module, example: Tensor) -> int:
     training = model.training
-    parameter = next(model.parameters(), None)
     try:
-        with torch.no_grad():
-            logits = model.eval()(example if parameter is None else example.to(parameter.device))
-    except Exception as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ModelError(f"the model does not take inputs of shape {tuple(example.shape[1:])}: {reason}") from error
+        return logits_of(model.eval(), example).shape[1]
     finally:
         model.train(training)
-    if not isinstance(logits, Tensor) or logits.ndim != 2:
-        raise ModelError("the model should return logits, one row of numbers a sample")
-    return logits.shape[1]
 
 
 def identity_of(
