@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.certification.certifier import Job, Memory
-from shiftproof.certification.engine import Sampling, Work
+from shiftproof.certification.sampling.engine import Sampling, Work
 from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain
 from shiftproof.execution import keep_freed_memory

@@ -21,11 +21,11 @@ from torch import Tensor, nn
 
 import shiftproof as sp
 from shiftproof.certification import Job
-from shiftproof.certification.bank import COUNTING, PIXEL_GRID, Block, blocks, draw_block, off_grid
-from shiftproof.certification.budget import Levels, bounds, budget
 from shiftproof.certification.certificates import Votes, certified_rows
+from shiftproof.certification.sampling.bank import COUNTING, PIXEL_GRID, Block, blocks, draw_block, off_grid
+from shiftproof.certification.sampling.budget import Levels, bounds, budget
+from shiftproof.certification.sampling.stopping import Full, Look, as_stop
 from shiftproof.certification.smoothing import RandomizedSmoothing
-from shiftproof.certification.stopping import Full, Look, as_stop
 from shiftproof.domains import Domain
 from shiftproof.errors import ConformanceError, DataError, ModelError, ShiftproofError, UsageError
 from shiftproof.execution import always_in_workers
@@ -834,7 +834,7 @@ def test_fewer_passes_for_the_same_answer(model: nn.Module) -> None:
 
 @pytest.mark.parametrize("stop", ["full", "radii:0,0.1,0.2", "within:0.9"])
 def test_an_estimate_of_passes_is_near(model: nn.Module, stop: str) -> None:
-    from shiftproof.certification.estimate import estimate_sampling
+    from shiftproof.certification.sampling.estimate import estimate_sampling
 
     domain = digits(40)
     setting = smoothing(n=5_000, stop=stop)

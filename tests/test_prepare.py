@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import shiftproof as sp
-from shiftproof.certification.exact import ExactLayer
+from shiftproof.certification.sampling.exact import ExactLayer
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.models import MODELS

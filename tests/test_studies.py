@@ -363,7 +363,7 @@ def test_a_run_without_one_of_its_probes_is_not_finished(certified: Run, tmp_pat
 
 def test_certification_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shiftproof.studies.estimate.PROBE_SECONDS", 0.1)
-    monkeypatch.setattr("shiftproof.certification.estimate.RATE_SECONDS", 0.05)
+    monkeypatch.setattr("shiftproof.certification.sampling.estimate.RATE_SECONDS", 0.05)
     estimate = estimate_study(parse_study(CERTIFIED, "certified", "certified"))
     costs = [cost for cost in estimate.costs if cost.stage.startswith("certify, ")]
     samples = estimate.costs[1].forward_passes

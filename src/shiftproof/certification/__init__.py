@@ -5,7 +5,7 @@ from typing import Any
 from shiftproof.certification.certificates import ABSTAIN, Certificates
 from shiftproof.certification.certifier import CERTIFIERS, Certifier, Job
 from shiftproof.certification.certify import certify
-from shiftproof.certification.stopping import Radii, Within
+from shiftproof.certification.sampling.stopping import Radii, Within
 from shiftproof.certification.wording import TOGETHER
 
 __all__ = ["ABSTAIN", "CERTIFIERS", "TOGETHER", "Certificates", "Certifier", "Job", "Radii", "Within", "certify"]

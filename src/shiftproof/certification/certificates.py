@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from shiftproof.certification import logs
-from shiftproof.certification.budget import Levels, bounds, budget
+from shiftproof.certification.sampling.budget import Levels, bounds, budget
 from shiftproof.certification.wording import smoothing_guarantee
 from shiftproof.errors import DataError, UsageError
 from shiftproof.execution import write_atomically

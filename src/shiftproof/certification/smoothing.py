@@ -10,10 +10,10 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Interval
 
-from shiftproof.certification.budget import Levels, bounds, budget
 from shiftproof.certification.certificates import Certificates
 from shiftproof.certification.certifier import CERTIFIERS, Job
-from shiftproof.certification.stopping import Full, Stop, StopOption, as_stop
+from shiftproof.certification.sampling.budget import Levels, bounds, budget
+from shiftproof.certification.sampling.stopping import Full, Stop, StopOption, as_stop
 from shiftproof.errors import UsageError
 from shiftproof.perturbations.noise import NoiseOption, as_noise
 from shiftproof.types import Cost, Positive
@@ -83,13 +83,13 @@ class RandomizedSmoothing:
 
     def estimate(self, job: Job) -> Cost:
         """Passes and time, expected and at most."""
-        from shiftproof.certification.estimate import estimate_sampling
+        from shiftproof.certification.sampling.estimate import estimate_sampling
 
         return estimate_sampling(job, self)
 
     @staticmethod
     def together(job: Job, settings: Sequence[RandomizedSmoothing]) -> list[Certificates]:
         """Several settings in one job: they share the noise, not the forward passes."""
-        from shiftproof.certification.engine import sample
+        from shiftproof.certification.sampling.engine import sample
 
         return sample(job, settings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shiftproof.certification.bank import grid_of
+from shiftproof.certification.sampling.bank import grid_of
 from shiftproof.perturbations.noise import Noise
 
 __all__ = ["TOGETHER", "smoothing_guarantee"]

@@ -11,9 +11,9 @@ from pydantic import BeforeValidator
 from torch import nn
 
 from shiftproof.certification import CERTIFIERS, Certificates
-from shiftproof.certification.budget import EXACT_N
 from shiftproof.certification.certifier import Job, Memory
 from shiftproof.certification.checks import check_classifier
+from shiftproof.certification.sampling.budget import EXACT_N
 from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator
 
-from shiftproof.certification.budget import Levels, bounds
+from shiftproof.certification.sampling.budget import Levels, bounds
 from shiftproof.errors import UsageError
 from shiftproof.perturbations.noise import Noise
 from shiftproof.statistics import sequence_lower, sequence_upper

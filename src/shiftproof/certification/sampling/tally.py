@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftproof.certification.bank import CHOOSING, Block
 from shiftproof.certification.certificates import Votes
+from shiftproof.certification.sampling.bank import CHOOSING, Block
+from shiftproof.certification.sampling.stopping import Look
 from shiftproof.certification.smoothing import RandomizedSmoothing
-from shiftproof.certification.stopping import Look
 from shiftproof.types import FloatArray, IntArray
 
 __all__ = ["Tally"]

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from shiftproof.certification.certifier import Job, Memory
-from shiftproof.certification.engine import Sampling, measure_rate, sample
+from shiftproof.certification.sampling.engine import Sampling, measure_rate, sample
+from shiftproof.certification.sampling.tally import Tally
 from shiftproof.certification.smoothing import RandomizedSmoothing
-from shiftproof.certification.tally import Tally
 from shiftproof.rng import derive, numpy_generator
 from shiftproof.types import Cost, FloatArray, IntArray
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from shiftproof.certification.bank import CHOOSING, COUNTING, Block, blocks, draw_block, off_grid
 from shiftproof.certification.certificates import Certificates, certified_rows
 from shiftproof.certification.certifier import Job, Memory
+from shiftproof.certification.sampling.bank import CHOOSING, COUNTING, Block, blocks, draw_block, off_grid
+from shiftproof.certification.sampling.tally import Tally
+from shiftproof.certification.sampling.voting import Voter
 from shiftproof.certification.smoothing import RandomizedSmoothing
-from shiftproof.certification.tally import Tally
-from shiftproof.certification.voting import Voter
 from shiftproof.certification.wording import smoothing_guarantee
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError

@@ -8,8 +8,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from shiftproof.certification.bank import LARGEST_DRAW, grid_of, on_grid
-from shiftproof.certification.exact import ExactLayer
+from shiftproof.certification.sampling.bank import LARGEST_DRAW, grid_of, on_grid
+from shiftproof.certification.sampling.exact import ExactLayer
 from shiftproof.errors import ModelError
 from shiftproof.models.prepare import Prepared
 from shiftproof.perturbations.noise import Noise
