@@ -97,7 +97,7 @@ def worker(connection: Connection, case: Case) -> None:
     contestants = {
         "f32": _engine(_work(case, "f32")),
         "bf16": _engine(_work(case, "bf16")),
-        "raw": _raw(_work(case, "f32").sampling.prepared, case),
+        "raw": _raw(_work(case, "f32").sampling.prepared[0], case),
     }
     for contestant in contestants.values():
         next(contestant)

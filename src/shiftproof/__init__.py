@@ -11,30 +11,31 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shiftproof import attacks, errors, objectives, statistics, testing
     from shiftproof import certification as certifiers
-    from shiftproof import errors, objectives, statistics, testing
+    from shiftproof.attacks import attack
     from shiftproof.certification import Certificates, certify
     from shiftproof.domains import Domain, Domains, held_out, load_domains, validate
-    from shiftproof.evidence import Evidence, metrics
+    from shiftproof.evidence import metrics
     from shiftproof.models import Normalized, SplitModel, build_model, load_model, save_model
-    from shiftproof.perturbations import noise
+    from shiftproof.perturbations import Threat, noise
     from shiftproof.studies import Run, find_study, open_run, run_study
-    from shiftproof.training import Fit, train
-    from shiftproof.types import Batch, Estimate, Finding, Loss
+    from shiftproof.training import train
+    from shiftproof.types import Batch, Finding, Loss
 
 __all__ = [
     "Batch",
     "Certificates",
     "Domain",
     "Domains",
-    "Estimate",
-    "Evidence",
     "Finding",
-    "Fit",
     "Loss",
     "Normalized",
     "Run",
     "SplitModel",
+    "Threat",
+    "attack",
+    "attacks",
     "build_model",
     "certifiers",
     "certify",
@@ -61,14 +62,13 @@ _HOMES = {
     "Certificates": "certification",
     "Domain": "domains",
     "Domains": "domains",
-    "Estimate": "types",
-    "Evidence": "evidence",
     "Finding": "types",
-    "Fit": "training",
     "Loss": "types",
     "Normalized": "models",
     "Run": "studies",
     "SplitModel": "models",
+    "Threat": "perturbations",
+    "attack": "attacks",
     "build_model": "models",
     "certify": "certification",
     "find_study": "studies",

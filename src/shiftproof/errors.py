@@ -8,6 +8,7 @@
     ├── DataError           data that is there but can't be used
     │   └── DataNotFound    data that is not there; says what was looked for, where, and which layout is expected
     ├── ModelError          a model file or module that can't be used
+    │   └── UnknownConstant a layer whose Lipschitz constant is not known; says which
     ├── StudyError          a study file that does not validate; says file and line
     ├── TrainingError       training that can't go on
     ├── StorageError        a file that can't be written: unwritable, disk full
@@ -28,6 +29,7 @@ __all__ = [
     "StorageError",
     "StudyError",
     "TrainingError",
+    "UnknownConstant",
     "UnknownName",
     "UsageError",
 ]
@@ -67,6 +69,10 @@ class DataNotFound(DataError):  # noqa: N818
 
 class ModelError(ShiftproofError):
     """A model file or module that can't be used."""
+
+
+class UnknownConstant(ModelError):  # noqa: N818
+    """A layer whose Lipschitz constant is not known."""
 
 
 class StudyError(ShiftproofError):

@@ -2,13 +2,28 @@
 
 from typing import Any
 
+from shiftproof.certification.calibration import Calibration
 from shiftproof.certification.certificates import ABSTAIN, Certificates
 from shiftproof.certification.certifier import CERTIFIERS, Certifier, Job
 from shiftproof.certification.certify import certify
+from shiftproof.certification.explain import Explanation, explain
 from shiftproof.certification.sampling.stopping import Radii, Within
 from shiftproof.certification.wording import TOGETHER
 
-__all__ = ["ABSTAIN", "CERTIFIERS", "TOGETHER", "Certificates", "Certifier", "Job", "Radii", "Within", "certify"]
+__all__ = [
+    "ABSTAIN",
+    "CERTIFIERS",
+    "TOGETHER",
+    "Calibration",
+    "Certificates",
+    "Certifier",
+    "Explanation",
+    "Job",
+    "Radii",
+    "Within",
+    "certify",
+    "explain",
+]
 
 
 def __getattr__(name: str) -> Any:

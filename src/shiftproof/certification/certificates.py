@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from shiftproof.certification import logs
-from shiftproof.certification.sampling.budget import Levels, bounds, budget
+from shiftproof.certification.sampling.budget import EXACT_N, STOPPED, Levels, bounds, budget
 from shiftproof.certification.wording import smoothing_guarantee
 from shiftproof.errors import DataError, UsageError
 from shiftproof.execution import write_atomically
@@ -37,7 +37,12 @@ class Certificates:
     `prediction` is -1 where the classifier abstains; `radius` is 0 there. A `skipped` sample has a prediction that was
     not certified because it is wrong anyway. `count` of `n` votes were for `chosen`, `runner_up_count` for the best
     other class; `p_lower` and `p_upper` bound their probabilities by the `bound` named. `off_grid` is how far a sample
-    was from the grid on which noise lives; it is taken off the radius. `guarantee` is the promise, in a sentence.
+    was from the grid on which noise lives; it is taken off the radius. Certificates that rest on several smoothed
+    classifiers have the votes of each in `parts` (JSON); those that count no votes have a `margin` instead.
+
+    `guarantee` is the promise, in a sentence, about the `classifier` named: base, smoothed, adapted, latent or median.
+    `scale` is a radius of interest that was fixed in advance. Where `unsound` is not empty nothing is guaranteed: the
+    rows are what a published rule claims, kept for comparison.
     """
 
     ids: NDArray[np.object_]
@@ -53,10 +58,17 @@ class Certificates:
     p_upper: FloatArray
     bound: NDArray[np.str_]
     off_grid: FloatArray
+    margin: FloatArray
+    parts: NDArray[np.object_]
     norm: str
     units: str
     alpha: float
     guarantee: str
+    title: str = ""
+    classifier: str = "smoothed"
+    scale: float = 0.25
+    constant: float | None = None
+    unsound: str = ""
     levels: Levels | None = None
     noise: Noise | None = None
     samples: int = 0
@@ -70,8 +82,32 @@ class Certificates:
         return len(self.ids)
 
     def __repr__(self) -> str:
-        certified = int(((self.prediction >= 0) & ~self.skipped).sum())
-        return f"Certificates({certified} of {len(self)} certified, {self.norm}, alpha {self.alpha:g}, {self.noise})"
+        held = int(((self.prediction >= 0) & ~self.skipped).sum())
+        what = f"claimed by an unsound rule ({self.unsound})" if self.unsound else "certified"
+        return f"Certificates({held} of {len(self)} {what}, {self.norm}, alpha {self.alpha:g}, {self.title})"
+
+    @classmethod
+    def blank(cls, ids: NDArray[np.object_], prediction: IntArray, radius: FloatArray, **others: Any) -> Certificates:
+        """Certificates of which only some columns are given. Where the radius is 0 or less they abstain."""
+        n, held = len(ids), radius > 0
+        nothing, unknown = np.zeros(n, np.int64), np.full(n, np.nan)
+        columns = {
+            "chosen": prediction,
+            "prediction": np.where(held, prediction, ABSTAIN),
+            "radius": np.where(held, radius, 0.0),
+            "skipped": np.zeros(n, bool),
+            "count": nothing,
+            "runner_up": nothing - 1,
+            "runner_up_count": nothing,
+            "n": nothing,
+            "p_lower": unknown,
+            "p_upper": unknown,
+            "bound": np.full(n, NO_BOUND),
+            "off_grid": np.zeros(n),
+            "margin": unknown,
+            "parts": np.full(n, "", object),
+        }
+        return cls(ids=ids, **(columns | others))
 
     @property
     def abstained(self) -> NDArray[np.bool_]:
@@ -104,7 +140,7 @@ class Certificates:
         Samples that stopped early keep the bound that allows it, at its share of the new alpha.
         """
         if self.noise is None or self.levels is None:
-            raise UsageError("these certificates hold no votes, so that nothing can be said at another alpha")
+            raise UsageError("only the votes of one smoothed classifier can be read again at another alpha")
         if not 0 < alpha < 1:
             raise UsageError(f"alpha is {alpha}; it is a probability of error strictly between 0 and 1, such as 0.001")
         own = self.levels.final_rival > 0
@@ -122,6 +158,19 @@ class Certificates:
     def votes(self) -> Votes:
         """The counts that everything else follows from."""
         return Votes(self.chosen, self.skipped, self.count, self.runner_up, self.runner_up_count, self.n, self.off_grid)
+
+    @property
+    def ballots(self) -> IntArray:
+        """Of every smoothed classifier and sample: class, votes for it, for the best other one, and in all (M x N x 4).
+
+        Nothing (0 x N x 4) where no votes were counted.
+        """
+        if len(self) and self.parts[0]:
+            rows: IntArray = np.array([json.loads(text)["votes"] for text in self.parts])
+            return rows.transpose(1, 0, 2)
+        voted = bool(np.isin(self.bound, [EXACT_N, STOPPED, NO_BOUND]).all() and self.n.any())
+        columns = np.stack([self.chosen, self.count, self.runner_up_count, self.n], 1)
+        return columns[None][: int(voted)]
 
     def save(self, path: Path | str) -> None:
         """Write everything to a Parquet file, in one atomic step."""
@@ -142,6 +191,7 @@ class Certificates:
         try:
             table = pq.read_table(path)
             facts = json.loads((table.schema.metadata or {})[_FACTS])
+            table = _with_later_columns(table)
             columns = {name: table.column(name).to_numpy() for name in _COLUMNS}
         except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
             raise DataError(f"{path} does not hold certificates") from error
@@ -165,28 +215,30 @@ class Certificates:
         Radii and predictions are taken at their word; `labels` are in `details["labels"]`.
         """
         log = logs.read(Path(path))
-        n = len(log.ids)
-        nothing, unknown = np.zeros(n, np.int64), np.full(n, np.nan)
-        return cls(
-            ids=log.ids,
-            chosen=log.prediction,
+        return replace(
+            cls.blank(
+                log.ids,
+                log.prediction,
+                log.radius,
+                bound=np.full(len(log.ids), "imported"),
+                norm=norm,
+                units="as logged",
+                alpha=alpha,
+                title=Path(path).stem,
+                guarantee=f"Imported from {Path(path).name}; whoever wrote it answers for it.",
+                details={"labels": log.labels.tolist()},
+            ),
+            # a log rounds radii: a certified one may read 0
             prediction=log.prediction,
-            radius=log.radius,
-            skipped=np.zeros(n, bool),
-            count=nothing,
-            runner_up=nothing - 1,
-            runner_up_count=nothing,
-            n=nothing,
-            p_lower=unknown,
-            p_upper=unknown,
-            bound=np.full(n, "imported"),
-            off_grid=np.zeros(n),
-            norm=norm,
-            units="as logged",
-            alpha=alpha,
-            guarantee=f"Imported from {Path(path).name}; whoever wrote it answers for it.",
-            details={"labels": log.labels.tolist()},
         )
+
+
+def _with_later_columns(table: Any) -> Any:
+    """A file from before a column existed holds nothing in it."""
+    for name, nothing in (("margin", np.nan), ("parts", "")):
+        if name not in table.column_names:
+            table = table.append_column(name, pa.array([nothing] * table.num_rows))
+    return table
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,12 +282,19 @@ _COLUMNS = (
     "p_upper",
     "bound",
     "off_grid",
+    "margin",
+    "parts",
 )
 _FACT_NAMES = (
     "norm",
     "units",
     "alpha",
     "guarantee",
+    "title",
+    "classifier",
+    "scale",
+    "constant",
+    "unsound",
     "samples",
     "classes",
     "precision",

@@ -9,10 +9,11 @@ from torch import nn
 
 from shiftproof.catalogue import Catalogue
 from shiftproof.certification.certificates import Certificates
-from shiftproof.domains import Domain
+from shiftproof.certification.promise import Promise
+from shiftproof.domains import Domain, Domains
 from shiftproof.execution import Journal, Mode
 from shiftproof.models.prepare import Backend, Precision
-from shiftproof.types import Cost
+from shiftproof.types import Cost, FloatArray
 
 __all__ = ["CERTIFIERS", "Certifier", "Job", "Memory"]
 
@@ -30,7 +31,10 @@ class Memory:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A checked classifier and the samples to certify, with all that says how to compute, not what."""
+    """A checked classifier and the samples to certify, with all that says how to compute, not what.
+
+    `calibration` are samples that may shape a classifier before it is certified; none of them is certified.
+    """
 
     model: nn.Module
     domain: Domain
@@ -42,16 +46,38 @@ class Job:
     backend: Backend = "torch"
     progress: Mode = "auto"
     label: str = "certifying"
+    calibration: Domains | None = None
 
 
 class Certifier(Protocol):
     """A frozen dataclass that turns samples into certificates of one norm."""
+
+    @property
+    def title(self) -> str:
+        """What tells it from others in a table."""
+
+    @property
+    def classifier(self) -> str:
+        """base | smoothed | adapted | latent | median: of which classifier its certificates speak."""
+
+    @property
+    def scale(self) -> float:
+        """A radius of interest, fixed before anything is measured."""
+
+    def applies(self, job: Job) -> str:
+        """Why it can be used on the job's classifier, in a sentence; an error says why not."""
 
     def certify(self, job: Job) -> Certificates:
         """One certificate for each sample of the job's domain, in its order."""
 
     def estimate(self, job: Job) -> Cost:
         """What that takes, from a moment's trial; nothing is recorded."""
+
+    def rederive(self, certificates: Certificates) -> FloatArray:
+        """The radii that follow from what the certificates record, by the certifier's own rule; no model is asked."""
+
+    def promise(self, job: Job) -> Promise:
+        """The classifier of which the certificates speak, to be attacked and asked again."""
 
 
 CERTIFIERS: Catalogue[Certifier] = Catalogue("certifier", "shiftproof.certification")

@@ -33,6 +33,7 @@ class _Options(TypedDict, total=False):
     journal: Path | str | None
     progress: Mode
     label: str
+    calibration: Domains | None
 
 
 @overload
@@ -53,12 +54,14 @@ def certify(
     journal: Path | str | None = None,
     progress: Mode = "auto",
     label: str = "certifying",
+    calibration: Domains | None = None,
 ) -> Certificates | list[Certificates]:
     """Certify every sample of `data`, a domain or a pair (inputs, labels), in its order.
 
     Several certifiers of one kind make one job, which shares what it can, and give a list. The result does not depend
     on `workers`. With `journal` (a file), a run that was killed at any moment continues where it was. The classifier
-    that is certified is the one that is evaluated: `precision` and `backend` are part of it.
+    that is certified is the one that is evaluated: `precision` and `backend` are part of it. `calibration` are samples
+    that a certifier may shape the classifier with; none of them may be certified.
 
     >>> import shiftproof as sp, torch
     >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2)).eval()
@@ -83,9 +86,9 @@ def certify(
     with ExitStack() as stack:
         record: Journal | Memory = Memory()
         if journal is not None:
-            what = identity(model, domain, certifiers, seed, precision, backend)
+            what = identity(model, domain, certifiers, seed, precision, backend, calibration)
             record = stack.enter_context(Journal(Path(journal), what))
-        job = Job(model, domain, classes, seed, record, workers, precision, backend, progress, label)
+        job = Job(model, domain, classes, seed, record, workers, precision, backend, progress, label, calibration)
         together = getattr(certifiers[0], "together", None)
         if together is not None and all(type(one) is type(certifiers[0]) for one in certifiers):
             results: list[Certificates] = together(job, certifiers)
@@ -97,10 +100,17 @@ def certify(
 
 
 def identity(
-    model: nn.Module, domain: Domain, certifiers: Sequence[Certifier], seed: int, precision: str, backend: str
+    model: nn.Module,
+    domain: Domain,
+    certifiers: Sequence[Certifier],
+    seed: int,
+    precision: str,
+    backend: str,
+    calibration: Domains | None = None,
 ) -> dict[str, Any]:
     """What makes two certifications the same one; votes of another are not taken over."""
     return {
+        "calibration": None if calibration is None else [one.fingerprint for one in calibration],
         "certifiers": [repr(one) for one in certifiers],
         "weights": fingerprint(model),
         "behaviour": behaviour(model, examples(domain)),

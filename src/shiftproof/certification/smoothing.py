@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Interval
 
-from shiftproof.certification.certificates import Certificates
+from shiftproof.certification.certificates import Certificates, certified_rows
 from shiftproof.certification.certifier import CERTIFIERS, Job
+from shiftproof.certification.promise import Promise, SmoothedPromise
 from shiftproof.certification.sampling.budget import Levels, bounds, budget
 from shiftproof.certification.sampling.stopping import Full, Stop, StopOption, as_stop
 from shiftproof.errors import UsageError
-from shiftproof.perturbations.noise import NoiseOption, as_noise
-from shiftproof.types import Cost, Positive
+from shiftproof.perturbations.noise import NoiseOption, as_noise, label
+from shiftproof.types import Cost, FloatArray, Positive
 
 __all__ = ["RandomizedSmoothing"]
 
@@ -50,6 +51,8 @@ class RandomizedSmoothing:
     runner_up: bool = True
     skip_wrong: bool = False
 
+    classifier: ClassVar[str] = "smoothed"
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise", as_noise(self.noise))
         object.__setattr__(self, "stop", as_stop(self.stop))
@@ -62,6 +65,16 @@ class RandomizedSmoothing:
             raise UsageError(
                 f"alpha is {self.alpha!r}; it is a probability of error strictly between 0 and 1, such as 0.001"
             )
+
+    @property
+    def title(self) -> str:
+        """What tells it from others in a table."""
+        return label(self.noise)
+
+    @property
+    def scale(self) -> float:
+        """A radius of interest, fixed before anything is measured: the scale of the noise."""
+        return self.noise.scale
 
     def levels(self, classes: int) -> Levels:
         """How alpha is shared out for a classifier of so many classes."""
@@ -77,6 +90,14 @@ class RandomizedSmoothing:
         unanimous = bounds(np.array([self.n]), np.array([0]), np.array([self.n]), self.n, self.levels(classes))
         return max(0.0, float(self.noise.radius(unanimous.miss, unanimous.rival)[0]))
 
+    def applies(self, job: Job) -> str:
+        """To any frozen classifier."""
+        most = self.largest_radius(job.classes)
+        if most <= 0:
+            raise UsageError(f"{self.n} votes can't certify anything at alpha {self.alpha:g}; give a larger n")
+        self.noise.size(job.domain.shape)
+        return f"any frozen classifier can be smoothed; with n = {self.n:,} no radius can exceed {most:.4g}"
+
     def certify(self, job: Job) -> Certificates:
         """Certificates for every sample of the job's domain."""
         return self.together(job, [self])[0]
@@ -86,6 +107,16 @@ class RandomizedSmoothing:
         from shiftproof.certification.sampling.estimate import estimate_sampling
 
         return estimate_sampling(job, self)
+
+    def rederive(self, certificates: Certificates) -> FloatArray:
+        """The radii that follow from the votes."""
+        rows = certified_rows(self.noise, certificates.votes, self.n, self.levels(certificates.classes))
+        return np.asarray(rows["radius"])
+
+    def promise(self, job: Job) -> Promise:
+        """The majority vote under the noise."""
+        votes = max(1_000, min(self.n, 4_000))
+        return SmoothedPromise(job.model, self.noise, 16, votes, job.seed, job.precision, job.backend)
 
     @staticmethod
     def together(job: Job, settings: Sequence[RandomizedSmoothing]) -> list[Certificates]:

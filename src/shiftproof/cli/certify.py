@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from shiftproof.cli.options import AsJson, Data, Seed, Workers, show_json, show_table
+from shiftproof.cli.certifiers import certifiers_from, options_from
+from shiftproof.cli.options import EXIT_FAILED, AsJson, Data, Seed, Workers, show_json, show_table
 
 if TYPE_CHECKING:
-    from shiftproof.certification.smoothing import RandomizedSmoothing
-    from shiftproof.perturbations.noise import Noise
+    from shiftproof.certification import Certifier
     from shiftproof.report.certified import Series
     from shiftproof.studies.certifying import Certified, Place, Question
     from shiftproof.types import Cost
@@ -24,31 +24,54 @@ def command(
     model: Annotated[str, typer.Option("--model", help="file:PATH of a trained model, or python:PKG.MOD:FN.")],
     domain: Annotated[str | None, typer.Option("--domain", help="Domains to certify: a,b.", show_default="all")] = None,
     certifier: Annotated[
-        str, typer.Option("--certifier", help="See: shiftproof ls certifiers")
+        str, typer.Option("--certifier", help="See: shiftproof ls certifiers, shiftproof explain")
     ] = "randomized-smoothing",
     noise: Annotated[
-        str, typer.Option("--noise", help="gaussian, uniform, rotation ... See: shiftproof ls noise")
-    ] = "gaussian",
+        str | None,
+        typer.Option("--noise", help="uniform, rotation ... See: shiftproof ls noise", show_default="gaussian"),
+    ] = None,
     sigma: Annotated[
-        str, typer.Option("--sigma", help="Scale of the noise; for pixels, which are in [0, 1]. Several with commas.")
-    ] = "0.25",
-    n: Annotated[int, typer.Option("--n", help="Votes a sample, at most.")] = 100_000,
-    n0: Annotated[int, typer.Option("--n0", help="Votes that choose the class.")] = 100,
+        str | None,
+        typer.Option(
+            "--sigma",
+            help="Scale of the noise; for pixels, which are in [0, 1]. Several with commas.",
+            show_default="0.25",
+        ),
+    ] = None,
+    n: Annotated[
+        int | None, typer.Option("--n", help="Votes a sample, at most.", show_default="as the certifier: 100000")
+    ] = None,
+    n0: Annotated[int | None, typer.Option("--n0", help="Votes that choose the class.", show_default="100")] = None,
     alpha: Annotated[
-        str, typer.Option("--alpha", help="Probability that a certificate is wrong, at most; several with commas.")
-    ] = "0.001",
+        str | None,
+        typer.Option(
+            "--alpha",
+            help="Probability that a certificate is wrong, at most; several with commas.",
+            show_default="as the certifier: 0.001",
+        ),
+    ] = None,
     radii: Annotated[
         str | None, typer.Option("--radii", help="Radii to show: 0,0.25,0.5.", show_default="round ones")
     ] = None,
     stop: Annotated[
-        str, typer.Option("--stop", help="full; radii (as soon as --radii are decided); within:0.95.")
-    ] = "full",
+        str | None,
+        typer.Option("--stop", help="full; radii (as soon as --radii are decided); within:0.95.", show_default="full"),
+    ] = None,
     skip_wrong: Annotated[
-        bool, typer.Option("--skip-wrong", help="Do not certify predictions that are wrong.")
-    ] = False,
+        bool | None, typer.Option("--skip-wrong", help="Do not certify predictions that are wrong.")
+    ] = None,
     runner_up: Annotated[
-        bool, typer.Option("--runner-up/--no-runner-up", help="Bound the second class on its own.")
-    ] = True,
+        bool | None,
+        typer.Option("--runner-up/--no-runner-up", help="Bound the second class on its own.", show_default="yes"),
+    ] = None,
+    calibration: Annotated[
+        str | None,
+        typer.Option(
+            "--calibration",
+            help="Domains whose training images adapt the model: a,b.",
+            show_default="those it was trained on",
+        ),
+    ] = None,
     precision: Annotated[str, typer.Option("--precision", help="f32, or bf16 where the processor has it.")] = "f32",
     backend: Annotated[str, typer.Option("--backend", help="torch, or openvino (extra 'fast').")] = "torch",
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many samples a domain.")] = None,
@@ -60,7 +83,8 @@ def command(
     set_: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="Options of data, model and noise: data.size=64, model.architecture=cnn, noise.k=3."
+            "--set",
+            help="Options of data, model, noise, certifier: model.architecture=cnn, certifier.rule=selection.",
         ),
     ] = None,
     workers: Workers = None,
@@ -79,21 +103,33 @@ def command(
     from shiftproof.models import MODELS, load_model
     from shiftproof.models.prepare import check_compute
     from shiftproof.report.certified import nice_radii, write_certified
-    from shiftproof.studies.certifying import Question, places
+    from shiftproof.studies.certifying import Question, calibration_pool, places
     from shiftproof.studies.jobs import digest
 
     check_compute(precision, backend)
     asked_radii = None if radii is None else Radii(_numbers(radii)).radii
-    first_alpha, *alphas = _numbers(alpha)
-    data_options, model_options, noise_options = _options(set_ or [])
-    noises = _noises(noise, sigma, noise_options)
-    settings = _settings(certifier, noises, n, n0, first_alpha, radii, stop, skip_wrong, runner_up)
-    domains = load_domains(data, **data_options)
+    alphas = [] if alpha is None else list(_numbers(alpha))
+    options = options_from(set_ or [])
+    given = {
+        "noise": noise,
+        "sigma": sigma,
+        "n": n,
+        "n0": n0,
+        "alpha": alphas[0] if alphas else None,
+        "stop": _stop(stop, radii),
+        "skip_wrong": skip_wrong,
+        "runner_up": runner_up,
+    }
+    settings = certifiers_from(certifier, {k: v for k, v in given.items() if v is not None}, options)
+    domains = load_domains(data, **options["data"])
     if model in MODELS:
         raise UsageError(f"{model!r} is a network without training; certify a trained one: --model file:PATH")
-    loaded = load_model(model, domains, seed=seed, **model_options).eval()
-    where = places(domains, None if domain is None else [name.strip() for name in domain.split(",")], model, limit)
-    question = Question(loaded, where, settings, alphas, seed, precision, backend)  # type: ignore[arg-type]
+    loaded = load_model(model, domains, seed=seed, **options["model"]).eval()
+    where = places(domains, _names(domain), model, limit)
+    pool = calibration_pool(domains, _names(calibration), model)
+    source: dict[str, Any] = {"model": model, "data": data, "options": {key: options[key] for key in ("data", "model")}}
+    source |= {"certifier": certifier, "limit": limit, "domain": domain, "calibration": calibration}
+    question = Question(loaded, where, settings, alphas[1:], seed, precision, backend, pool, source)  # type: ignore[arg-type]
     question.check()
     count = workers or os.cpu_count() or 1
     if estimate:
@@ -102,9 +138,11 @@ def command(
     folder = out or Path("runs") / f"certify-{digest(question.asked)}"
     check_writable(folder)
     results = question.answer(folder, count, progress="lines")
+    if (claimed := [one for one in results if one.certificates.unsound]) and len(claimed) == len(results):
+        _show_claimed(claimed, asked_radii, folder, json)
     series = [result.series(_name(result, question)) for result in results]
     shown = asked_radii or nice_radii(series)
-    one_model = len(where) == 1 and len(settings) > 1 and not alphas
+    one_model = len(where) == 1 and len(settings) > 1 and not question.alphas
     write_certified(series, shown, folder, best_of="noise" if one_model else None)
     if json:
         every = [result.summary(model, shown) for result in results]
@@ -116,20 +154,42 @@ def command(
     typer.echo(f"\nwritten to {folder}: certificates/, logs/, tables/certified.csv, figures/certified.svg")
 
 
-def _name(result: Certified, question: Question) -> str:
-    """What tells a curve from the others by its colour; of several domains, dashes tell the noise."""
-    from shiftproof.perturbations.noise import label
+def _show_claimed(claimed: list[Certified], radii: tuple[float, ...] | None, folder: Path, json: bool) -> NoReturn:
+    """What an unsound rule claims is shown as that, fails, and is written nowhere as certified."""
+    from shiftproof.evidence.metrics import claimed_accuracy
 
-    first = result.domain if len(question.where) > 1 else label(result.setting.noise)
+    asked = radii or (0.0, claimed[0].certificates.scale)
+    rows = []
+    for one in claimed:
+        values = claimed_accuracy(one.certificates, one.labels, asked)
+        rows.append([one.domain, one.certificates.title, *(f"{value:.1%}" for value in values)])
+    if json:
+        every = [dict(zip(("domain", "certificate", *map(str, asked)), row, strict=True)) for row in rows]
+        show_json({"unsound": claimed[0].certificates.unsound, "claimed": every, "out": str(folder)})
+    else:
+        show_table(["domain", "rule", *(f"claimed at {radius:g}" for radius in asked)], rows)
+        typer.echo(f"fail  {claimed[0].certificates.guarantee}")
+    raise typer.Exit(EXIT_FAILED)
+
+
+def _name(result: Certified, question: Question) -> str:
+    """What tells a curve from the others by its colour; of several domains, dashes tell the certificates."""
+    first = result.domain if len(question.where) > 1 else result.certificates.title
     return f"{first}, alpha {result.certificates.alpha:g}" if question.alphas else first
 
 
-def _show_caps(settings: list[RandomizedSmoothing], classes: int) -> None:
-    from shiftproof.perturbations.noise import label
+def _show_caps(settings: list[Certifier], classes: int) -> None:
+    from shiftproof.certification.smoothing import RandomizedSmoothing
 
-    caps = ", ".join(f"{one.largest_radius(classes):.4g} ({label(one.noise)})" for one in settings)
-    n, alpha = settings[0].n, settings[0].alpha
-    typer.echo(f"With n = {n:,} and alpha = {alpha:g} no radius can exceed {caps}, however sure the model is.")
+    voting = [one for one in settings if isinstance(one, RandomizedSmoothing)]
+    if voting:
+        caps = ", ".join(f"{one.largest_radius(classes):.4g} ({one.title})" for one in voting)
+        n, alpha = voting[0].n, voting[0].alpha
+        typer.echo(f"With n = {n:,} and alpha = {alpha:g} no radius can exceed {caps}, however sure the model is.")
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",")]
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -141,58 +201,17 @@ def _numbers(text: str) -> tuple[float, ...]:
         raise UsageError(f"{text!r} should be a number, or several with commas, such as 0.25,0.5") from error
 
 
-def _noises(text: str, sigma: str, options: dict[str, Any]) -> list[Noise]:
-    """One noise for each sigma; `gaussian:0.5` says both."""
-    from shiftproof.errors import UsageError
-    from shiftproof.perturbations.noise import NOISES
-
-    name, _, given = text.partition(":")
-    scale = next(iter(NOISES[name].options))
-    chosen = [NOISES.create(name, {scale: value.strip(), **options}) for value in (given or sigma).split(",")]
-    if len(set(chosen)) != len(chosen):
-        raise UsageError(f"--sigma {sigma} names the same noise twice")
-    return chosen
-
-
-def _settings(
-    certifier: str,
-    noises: list[Noise],
-    n: int,
-    n0: int,
-    alpha: float,
-    radii: str | None,
-    stop: str,
-    skip_wrong: bool,
-    runner_up: bool,
-) -> list[RandomizedSmoothing]:
-    from shiftproof.certification import CERTIFIERS
+def _stop(stop: str | None, radii: str | None) -> str | None:
     from shiftproof.errors import UsageError
 
-    if stop == "radii":
-        if radii is None:
-            raise UsageError("--stop radii needs the radii that are to be decided, such as --radii 0,0.25,0.5")
-        stop = f"radii:{radii}"
-    options = {"n": n, "n0": n0, "alpha": alpha, "stop": stop, "skip_wrong": skip_wrong, "runner_up": runner_up}
-    return [CERTIFIERS.create(certifier, {"noise": one, **options}) for one in noises]  # type: ignore[misc]
+    if stop != "radii":
+        return stop
+    if radii is None:
+        raise UsageError("--stop radii needs the radii that are to be decided, such as --radii 0,0.25,0.5")
+    return f"radii:{radii}"
 
 
-def _options(changes: list[str]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """--set data.size=64, --set model.architecture=cnn, --set noise.k=3."""
-    from shiftproof.errors import UnknownName
-    from shiftproof.studies.files import apply_override
-
-    document: dict[str, Any] = {}
-    for change in changes:
-        apply_override(document, change)
-    for key in document:
-        if key not in ("data", "model", "noise"):
-            raise UnknownName("key of --set", key, ["data", "model", "noise"])
-    return document.get("data", {}), document.get("model", {}), document.get("noise", {})
-
-
-def _show_costs(costs: list[tuple[Place, RandomizedSmoothing, Cost]], workers: int, json: bool) -> None:
-    from shiftproof.perturbations.noise import label
-
+def _show_costs(costs: list[tuple[Place, Certifier, Cost]], workers: int, json: bool) -> None:
     each = [(c.passes, c.seconds, c.most_passes, c.most_seconds) for _, _, c in costs]
     passes, seconds, most_passes, most_seconds = map(sum, zip(*each, strict=True))
     if json:
@@ -200,11 +219,11 @@ def _show_costs(costs: list[tuple[Place, RandomizedSmoothing, Cost]], workers: i
         show_json({**total, "most_forward_passes": most_passes, "most_seconds": most_seconds})
         return
     rows = [
-        [place.domain.name, label(setting.noise), f"{c.passes:,}", _time(c.seconds), _time(c.most_seconds)]
+        [place.domain.name, setting.title, f"{c.passes:,}", _time(c.seconds), _time(c.most_seconds)]
         for place, setting, c in costs
     ]
     rows.append(["total", "", f"{passes:,}", _time(seconds), _time(most_seconds)])
-    show_table(["domain", "noise", "forward passes", "time", "at most"], rows)
+    show_table(["domain", "certificate", "forward passes", "time", "at most"], rows)
     typer.echo(f"with {workers} workers; measured on this machine just now, on a few samples")
 
 
@@ -217,13 +236,13 @@ def _time(seconds: float) -> str:
 def _show(where: list[Place], series: list[Series], radii: tuple[float, ...], passes: int) -> None:
     from shiftproof.certification import TOGETHER
 
-    header = ["domain", "noise", "alpha", *(f"r >= {radius:g}" for radius in radii), "mean radius", "abstained"]
+    header = ["domain", "certificate", "alpha", *(f"r >= {radius:g}" for radius in radii), "mean radius", "abstained"]
     rows = []
     for one in series:
         cells = [f"{e.value:.1%}\n{100 * e.low:.1f} to {100 * e.high:.1f}" for e in map(one.at, radii)]
         mean = f"{one.mean_radius():.4f}{' or more' if one.biased else ''}\n{one.mean_radius('correct'):.4f} if right"
         abstained = "not known" if one.abstained is None else f"{one.abstained:.1%}"
-        rows.append([one.domain, one.noise, f"{one.alpha:g}", *cells, mean, abstained])
+        rows.append([one.domain, one.title, f"{one.alpha:g}", *cells, mean, abstained])
     show_table(header, rows)
     for place in where:
         typer.echo(f"{place.domain.name}: {len(place.domain):,} images ({place.what})")
@@ -232,12 +251,12 @@ def _show(where: list[Place], series: list[Series], radii: tuple[float, ...], pa
     )
     typer.echo(f"\nguarantee  {series[0].guarantee}")
     others = list(
-        dict.fromkeys(f"{one.noise} at alpha {one.alpha:g}" for one in series if one.heading != series[0].heading)
+        dict.fromkeys(f"{one.title} at alpha {one.alpha:g}" for one in series if one.heading != series[0].heading)
     )
     if others:
         typer.echo(f"           Likewise for {', '.join(others)}.")
-    typer.echo(f"\n{TOGETHER}")
+    random = any(one.alpha > 0 for one in series)
+    typer.echo(f"\n{TOGETHER}" if random else "")
     kind = "intervals of a bootstrap over groups" if series[0].grouped else "Clopper-Pearson intervals over images"
-    typer.echo(
-        f"Small figures are 95 % {kind}, for this noise; the upper limit does not bound what more votes would certify."
-    )
+    given = ", for this noise; the upper limit does not bound what more votes would certify" if random else ""
+    typer.echo(f"Small figures are 95 % {kind}{given}.")

@@ -10,7 +10,7 @@ from shiftproof.cli.options import AsJson, show_json, show_table
 
 __all__ = ["command"]
 
-KINDS = ("domains", "models", "objectives", "training", "noise", "certifiers", "probes", "studies")
+KINDS = ("domains", "models", "objectives", "training", "noise", "attacks", "certifiers", "probes", "studies")
 
 
 def command(
@@ -46,6 +46,7 @@ def _entries(kind: str) -> list[dict[str, Any]]:
         return [{"name": name, "summary": find_study(name).title} for name in list_studies()]
     if kind == "training":
         return _settings()
+    from shiftproof.attacks import ATTACKS
     from shiftproof.catalogue import options_of
     from shiftproof.certification import CERTIFIERS
     from shiftproof.domains import DOMAINS
@@ -60,6 +61,7 @@ def _entries(kind: str) -> list[dict[str, Any]]:
         "models": MODELS,
         "objectives": OBJECTIVES,
         "noise": NOISES,
+        "attacks": ATTACKS,
         "certifiers": CERTIFIERS,
         "probes": PROBES,
     }

@@ -20,6 +20,7 @@ __all__ = [
     "average_certified_radius",
     "certified_accuracy",
     "certified_interval",
+    "claimed_accuracy",
     "credit",
     "curve",
     "curve_band",
@@ -99,6 +100,20 @@ def radius_difference(
 
 def credit(certificates: Certificates, labels: ArrayLike) -> FloatArray:
     """The radius of every sample that is certified and right, `NOTHING` for the others."""
+    if certificates.unsound:
+        raise UsageError(
+            f"{certificates.title}: these are no certificates but what a published rule claims; "
+            "for the claim itself use claimed_accuracy"
+        )
+    return _credit(certificates, labels)
+
+
+def claimed_accuracy(certificates: Certificates, labels: ArrayLike, radii: ArrayLike) -> FloatArray:
+    """What an unsound rule claims as certified accuracy at each of the radii, to be put beside what is proven."""
+    return curve(_credit(certificates, labels), radii)
+
+
+def _credit(certificates: Certificates, labels: ArrayLike) -> FloatArray:
     wanted = np.asarray(labels)
     if wanted.shape != certificates.prediction.shape:
         raise UsageError(f"there are {len(certificates)} certificates but labels of shape {wanted.shape}")

@@ -24,7 +24,7 @@ SCHEMA = pa.schema(
         ("domain", pa.string()),
         ("probe", pa.string()),
         ("setting", pa.string()),
-        # base | smoothed | adapted: a statement about one is not a statement about another
+        # base | smoothed | adapted | latent | median: a statement about one is not a statement about another
         ("classifier", pa.string()),
         ("sample", pa.string()),
         ("group", pa.string()),
@@ -32,6 +32,9 @@ SCHEMA = pa.schema(
         ("prediction", pa.int64()),
         ("correct", pa.bool_()),
         ("radius", pa.float64()),
+        # how far an attack may go, and how far it went, in `norm`
+        ("eps", pa.float64()),
+        ("distance", pa.float64()),
         ("count", pa.int64()),
         ("runner_up", pa.int64()),
         ("runner_up_count", pa.int64()),
@@ -44,7 +47,17 @@ SCHEMA = pa.schema(
         ("level", pa.float64()),
         ("rival_level", pa.float64()),
         ("off_grid", pa.float64()),
+        # of certificates that count no votes: the margin, over the constant
+        ("margin", pa.float64()),
+        ("constant", pa.float64()),
+        # of those that rest on several smoothed classifiers: the votes of each, as JSON
+        ("parts", pa.string()),
+        # the name of a published rule that proves nothing; such rows are never certified
+        ("unsound", pa.string()),
         ("alpha", pa.float64()),
+        ("title", pa.string()),
+        # a radius of interest, fixed before anything was measured
+        ("scale", pa.float64()),
         ("noise", pa.string()),
         ("norm", pa.string()),
         ("units", pa.string()),

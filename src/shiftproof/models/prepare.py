@@ -15,6 +15,7 @@ from torch import Tensor, fx, nn
 
 from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.execution import single_threaded
+from shiftproof.models.lipschitz.freeze import freeze
 from shiftproof.models.outputs import logits_of
 from shiftproof.models.rewrite import Affine, Parts, head_in_f32, rewrite
 from shiftproof.rng import torch_generator
@@ -66,7 +67,7 @@ def prepare(
     In bf16 the layers between a first and a last dense one compute in bfloat16; noise is added before that.
     """
     check_compute(precision, backend)
-    frozen = copy.deepcopy(model).to("cpu", torch.float32).eval()
+    frozen = freeze(copy.deepcopy(model).to("cpu", torch.float32).eval(), shape)
     for parameter in frozen.parameters():
         parameter.requires_grad = False
     noise = torch.randn(EXAMPLES, *shape, generator=torch_generator(0, "prepared model"))

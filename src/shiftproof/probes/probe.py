@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from shiftproof.catalogue import Catalogue, options_of
-from shiftproof.domains import Domain
+from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ModelError
 from shiftproof.evidence import SCHEMA, Evidence, EvidenceStore
 from shiftproof.execution import Journal, Mode, progress_bar, run_shards, single_threaded
@@ -24,12 +24,16 @@ from shiftproof.types import Cost
 __all__ = ["PROBES", "Columns", "Probe", "ProbeTask", "block_cost", "measure_blocks", "run_probe"]
 
 Columns = dict[str, NDArray[Any]]
-Measure = Callable[[nn.Module, Tensor, Tensor], Columns]
+Measure = Callable[..., Columns]
+"""Of a model, inputs and labels; and, where it asks for them, of the ids of the samples."""
 
 
 @dataclass(frozen=True, eq=False)
 class ProbeTask:
-    """What a probe looks at, where it keeps what it has done, and how it may compute."""
+    """What a probe looks at, where it keeps what it has done, and how it may compute.
+
+    `calibration` are samples that may shape a classifier before it is measured; none of them is measured.
+    """
 
     model: nn.Module
     domain: Domain
@@ -38,6 +42,7 @@ class ProbeTask:
     workers: int
     progress: Mode
     label: str
+    calibration: Domains | None = None
 
 
 class Probe(Protocol):
@@ -45,7 +50,7 @@ class Probe(Protocol):
 
     @property
     def classifier(self) -> str:
-        """base | smoothed | adapted: of which classifier the rows speak."""
+        """base | smoothed | adapted | latent | median: of which classifier the rows speak."""
 
     def collect(self, task: ProbeTask) -> Columns:
         """Columns of evidence for all samples of the task's domain, in order; at least `prediction`."""
@@ -67,6 +72,7 @@ def run_probe(
     seed: int = 0,
     workers: int = 1,
     progress: Mode = "auto",
+    calibration: Domains | None = None,
 ) -> Evidence:
     """Measure every sample of `domain`; what an earlier, killed run has done is not done again."""
     name = PROBES.name_of(probe)
@@ -85,15 +91,15 @@ def run_probe(
     model.eval()
     with store.journal(path, identity) as journal:
         label = f"{getattr(probe, 'title', name)}: {model_name} on {domain.name}"
-        columns = probe.collect(ProbeTask(model, domain, journal, seed, workers, progress, label))
+        columns = probe.collect(ProbeTask(model, domain, journal, seed, workers, progress, label, calibration))
         rows = _rows(columns, domain, model_name, name, repr(probe), probe.classifier, seed)
         store.finish(path, rows, identity)
         journal.discard()
     return rows
 
 
-def measure_blocks(measure: Measure, task: ProbeTask) -> Columns:
-    """Columns from a function of a block of samples.
+def measure_blocks(measure: Measure, task: ProbeTask, with_ids: bool = False) -> Columns:
+    """Columns from a function of a block of samples: `measure(model, inputs, labels)`, or with their ids as well.
 
     A shard is a fixed block of the domain, so that results can't depend on the number of workers.
     """
@@ -102,7 +108,7 @@ def measure_blocks(measure: Measure, task: ProbeTask) -> Columns:
     todo = [shard for shard in range(len(blocks)) if str(shard) not in journal.done]
     done = len(domain) - sum(len(blocks[shard]) for shard in todo)
     with progress_bar(task.label, len(domain), task.progress, done) as bar:
-        for shard, result in run_shards(_Measurement(measure, task.model, domain), todo, task.workers):
+        for shard, result in run_shards(_Measurement(measure, task.model, domain, with_ids), todo, task.workers):
             journal.append(str(shard), result)
             bar.advance(len(result["prediction"]))
     ordered = [journal.done[str(shard)] for shard in range(len(blocks))]
@@ -127,12 +133,15 @@ class _Measurement:
     measure: Measure
     model: nn.Module
     domain: Domain
+    with_ids: bool
 
     def __call__(self, shard: int) -> Iterator[dict[str, list[Any]]]:
-        inputs, labels = self.domain.take(self.domain.blocks[shard])
+        block = self.domain.blocks[shard]
+        inputs, labels = self.domain.take(block)
+        ids = [self.domain.ids[block]] if self.with_ids else []
         device = next((parameter.device for parameter in self.model.parameters()), torch.device("cpu"))
         began = time.perf_counter()
-        columns = self.measure(self.model, inputs.to(device), labels.to(device))
+        columns = self.measure(self.model, inputs.to(device), labels.to(device), *ids)
         each = (time.perf_counter() - began) / len(labels)
         yield {key: values.tolist() for key, values in columns.items()} | {"seconds": [each] * len(labels)}
 

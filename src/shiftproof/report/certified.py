@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from shiftproof.certification import Certificates
@@ -30,6 +31,7 @@ __all__ = [
     "nice_radii",
     "series_of",
     "series_of_evidence",
+    "sound",
     "write_certified",
 ]
 
@@ -41,12 +43,16 @@ _DASHES = [[1, 0], [5, 4], [1, 3], [8, 3, 2, 3], [2, 2], [10, 4]]
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """The certificates of one model on one domain under one setting: what every sample earned, and what that means."""
+    """The certificates of one model on one domain under one setting: what every sample earned, and what that means.
+
+    `scale` is a radius of interest that was fixed before anything was measured.
+    """
 
     model: str
     domain: str
     setting: str
-    noise: str
+    title: str
+    scale: float
     earned: FloatArray
     units_of: NDArray[np.object_]
     grouped: bool
@@ -58,14 +64,9 @@ class Series:
     guarantee: str
 
     @property
-    def scale(self) -> float:
-        """That of the noise: a radius that was fixed before anything was measured."""
-        return float(next(iter(self.noise.split()[1:]), 0.0))
-
-    @property
     def heading(self) -> str:
         """What was certified, short."""
-        return f"{self.noise}, radius in {self.norm} ({self.units}), alpha {self.alpha:g}"
+        return f"{self.title}, radius in {self.norm} ({self.units}), alpha {self.alpha:g}"
 
     def at(self, radius: float) -> Estimate:
         """Certified accuracy at a radius, with its interval over images."""
@@ -86,7 +87,6 @@ class Series:
 def series_of(
     model: str,
     domain: str,
-    noise: str,
     certificates: Certificates,
     labels: ArrayLike,
     groups: NDArray[np.object_] | None = None,
@@ -95,8 +95,9 @@ def series_of(
     return Series(
         model,
         domain,
-        noise,
-        noise,
+        certificates.title,
+        certificates.title,
+        certificates.scale,
         credit(certificates, labels),
         certificates.ids if groups is None else groups,
         groups is not None,
@@ -111,13 +112,23 @@ def series_of(
 
 def series_of_evidence(evidence: Evidence) -> list[Series]:
     """From the rows of `certify` probes, in their order."""
-    certified = evidence.where(probe="certify")
+    certified = sound(evidence.where(probe="certify"))
     found = []
     for model in certified.distinct("model"):
         for setting in certified.where(model=model).distinct("setting"):
             for domain in certified.where(model=model, setting=setting).distinct("domain"):
                 found.append(_series(certified.where(model=model, setting=setting, domain=domain)))
     return found
+
+
+def sound(rows: Evidence) -> Evidence:
+    """Without rows of rules that prove nothing, which are never shown as certified."""
+    return Evidence(rows.table.filter(pc.equal(pc.fill_null(rows.table.column("unsound"), ""), "")))
+
+
+def _scale(recorded: Any) -> float:
+    """Rows from before there was such a column have none."""
+    return 0.25 if recorded is None or recorded != recorded else float(recorded)
 
 
 def _series(rows: Evidence) -> Series:
@@ -130,7 +141,8 @@ def _series(rows: Evidence) -> Series:
         str(first("model")),
         str(first("domain")),
         str(first("setting")),
-        str(first("noise")),
+        str(first("title") or first("noise")),
+        _scale(first("scale")),
         np.where(rows["correct"].astype(bool) & ~skipped, rows["radius"], NOTHING),
         rows.sample("radius").units,
         rows.grouped,
@@ -161,7 +173,7 @@ def figures(one: Series, radii: Sequence[float]) -> dict[str, Any]:
     return {
         "model": one.model,
         "domain": one.domain,
-        "noise": one.noise,
+        "certificate": one.title,
         "accuracy": one.at(0.0).value,
         "average_certified_radius": one.mean_radius(),
         "average_certified_radius_correct": one.mean_radius("correct"),
@@ -180,9 +192,11 @@ def certified_csv(series: Sequence[Series], radii: Sequence[float]) -> str:
     """One line a number, in full."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["model", "domain", "noise", "norm", "alpha", "metric", "radius", "value", "low", "high", "n"])
+    writer.writerow(
+        ["model", "domain", "certificate", "norm", "alpha", "metric", "radius", "value", "low", "high", "n"]
+    )
     for one in series:
-        head = [one.model, one.domain, one.noise, one.norm, one.alpha]
+        head = [one.model, one.domain, one.title, one.norm, one.alpha]
         for radius in radii:
             e = one.at(radius)
             writer.writerow([*head, "certified accuracy", radius, e.value, e.low, e.high, e.n])
@@ -269,7 +283,7 @@ def _points(series: Sequence[Series], radii: FloatArray, target: str | None) -> 
     # where colours tell noises apart already, dashes need not
     told = len({one.model for one in series}) == len(series)
     for one in series:
-        other = "measured" if told else one.noise
+        other = "measured" if told else one.title
         role = other if target is None else "unseen" if one.domain == target else "source"
         for radius, value in zip(radii, curve(one.earned, radii), strict=True):
             yield {

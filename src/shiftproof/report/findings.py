@@ -65,7 +65,7 @@ def certificate_findings(
         there = mine[target]
         what = f"right and certified within a radius of {radius:g} ({there.norm}, {there.units})"
         measured = (
-            f"{model}, smoothed with {there.noise}: {mean(one.at(radius).value for one in here):.0%} of the images of "
+            f"{model}, {there.title}: {mean(one.at(radius).value for one in here):.0%} of the images of "
             f"the domains it was trained on are {what}, {there.at(radius).value:.0%} of those of {target}"
         )
         gap = metrics.gap([one.sample(radius) for one in here], there.sample(radius), seed)

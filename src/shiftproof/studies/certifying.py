@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from shiftproof.certification import Certificates, certify
+from shiftproof.certification import Certificates, Certifier, certify
 from shiftproof.certification.certifier import Job, Memory
 from shiftproof.certification.certify import identity
 from shiftproof.certification.checks import check_classifier
+from shiftproof.certification.explain import require_applicable
 from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain, Domains, held_out
+from shiftproof.domains.splits import train_part
 from shiftproof.errors import DataError, UsageError
 from shiftproof.evidence import slug
 from shiftproof.execution import Mode, only_one, read_json, write_json
@@ -25,11 +27,10 @@ from shiftproof.models import read_card
 from shiftproof.models.files import fingerprint
 from shiftproof.models.load import model_path
 from shiftproof.models.prepare import Backend, Precision
-from shiftproof.perturbations.noise import label
 from shiftproof.report.certified import Series, figures, series_of
 from shiftproof.types import Cost, IntArray
 
-__all__ = ["Certified", "Place", "Question", "places"]
+__all__ = ["Certified", "Place", "Question", "calibration_pool", "places"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +43,10 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Certified:
-    """Certificates of one domain under one setting, and where they are."""
+    """Certificates of one domain by one certifier, and where they are."""
 
     domain: str
-    setting: RandomizedSmoothing
+    setting: Certifier
     certificates: Certificates
     labels: IntArray
     groups: NDArray[np.object_] | None
@@ -53,7 +54,7 @@ class Certified:
 
     def series(self, name: str) -> Series:
         """For tables and pictures, under a name."""
-        return series_of(name, self.domain, label(self.setting.noise), self.certificates, self.labels, self.groups)
+        return series_of(name, self.domain, self.certificates, self.labels, self.groups)
 
     def summary(self, name: str, radii: Sequence[float]) -> dict[str, Any]:
         """All figures, for --json."""
@@ -96,6 +97,12 @@ def places(domains: Domains, names: Sequence[str] | None, model: str, limit: int
     return found
 
 
+def calibration_pool(domains: Domains, names: Sequence[str] | None, model: str) -> Domains | None:
+    """Training images that may shape a model before it is certified: of the domains named, or of those it knows."""
+    known = list(names or sorted(_trained_on(model, domains.name)[0]))
+    return Domains("calibration", [train_part(domains[name]) for name in known]) if known else None
+
+
 def _trained_on(model: str, data: str) -> tuple[set[str], str]:
     """Domains of this data set that the model's record names, or the other data set that it does."""
     path = model_path(model) if model.startswith("file:") else None
@@ -110,16 +117,19 @@ def _trained_on(model: str, data: str) -> tuple[set[str], str]:
 class Question:
     """What is to be certified: a model, samples, settings. Its answer fills a folder, which holds no other.
 
-    Votes are counted once, at the alpha of the settings; `alphas` are further ones that the same votes answer.
+    Votes are counted once, at the alpha of the settings; `alphas` are further ones that the same votes answer. `source`
+    is how model and data were named, so that `verify` finds them again.
     """
 
     model: nn.Module
     where: Sequence[Place]
-    settings: Sequence[RandomizedSmoothing]
+    settings: Sequence[Certifier]
     alphas: Sequence[float] = ()
     seed: int = 0
     precision: Precision = "f32"
     backend: Backend = "torch"
+    calibration: Domains | None = None
+    source: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -128,6 +138,7 @@ class Question:
             "model": fingerprint(self.model),
             "data": {place.domain.name: place.domain.fingerprint for place in self.where},
             "settings": [repr(setting) for setting in self.settings],
+            "calibration": None if self.calibration is None else [one.fingerprint for one in self.calibration],
             "seed": self.seed,
             "precision": self.precision,
             "backend": self.backend,
@@ -135,46 +146,56 @@ class Question:
 
     def check(self) -> None:
         """Refuse what can't be answered, before anything is written."""
-        for alpha in self.alphas:
-            replace(self.settings[0], alpha=alpha)
+        if self.alphas and not isinstance(self.settings[0], RandomizedSmoothing):
+            raise UsageError("several alphas are read from the votes of randomized smoothing; give one")
         for place in self.where:
-            classes = check_classifier(self.model, place.domain)
+            job = self._job(place, 1)
             for one in self.settings:
-                if one.largest_radius(classes) <= 0:
+                if isinstance(one, RandomizedSmoothing):
+                    for alpha in self.alphas:
+                        replace(one, alpha=alpha)
+                if isinstance(one, RandomizedSmoothing) and one.largest_radius(job.classes) <= 0:
                     raise UsageError(f"{one.n} votes can't certify anything at alpha {one.alpha:g}; give a larger n")
+                require_applicable(one, job)
 
-    def estimate(self, workers: int) -> list[tuple[Place, RandomizedSmoothing, Cost]]:
+    def estimate(self, workers: int) -> list[tuple[Place, Certifier, Cost]]:
         """What the answer will take; nothing is written."""
-        costs = []
-        for place in self.where:
-            classes = check_classifier(self.model, place.domain)
-            job = Job(
-                self.model, place.domain, classes, self.seed, Memory(), workers, self.precision, self.backend, "off"
-            )
-            costs += [(place, setting, setting.estimate(job)) for setting in self.settings]
-        return costs
+        return [(p, one, one.estimate(self._job(p, workers))) for p in self.where for one in self.settings]
 
     def answer(self, folder: Path, workers: int = 1, progress: Mode = "auto") -> list[Certified]:
         """Certificates of every place under every setting; what is finished in `folder` is not done again."""
         with only_one(folder):
-            _keep_to_one_question(folder, self.asked)
+            _keep_to_one_question(folder, self.asked, self.source)
             counted = [one for place in self.where for one in self._certified(place.domain, folder, workers, progress)]
         others = [
             replace(one, certificates=one.certificates.at_alpha(alpha)) for alpha in self.alphas for one in counted
         ]
         return [*counted, *others]
 
+    def _job(self, place: Place, workers: int) -> Job:
+        classes = check_classifier(self.model, place.domain)
+        job = Job(self.model, place.domain, classes, self.seed, Memory(), workers, self.precision, self.backend, "off")
+        return replace(job, calibration=self.calibration)
+
     def _certified(self, domain: Domain, folder: Path, workers: int, progress: Mode) -> list[Certified]:
+        # what can share noise is one piece of work
+        together = all(isinstance(one, RandomizedSmoothing) for one in self.settings)
+        pieces = [list(self.settings)] if together else [[one] for one in self.settings]
+        return [one for piece in pieces for one in self._piece(domain, piece, folder, workers, progress)]
+
+    def _piece(
+        self, domain: Domain, settings: list[Certifier], folder: Path, workers: int, progress: Mode
+    ) -> list[Certified]:
         stem = folder / "certificates" / slug(domain.name)
-        paths = [stem.with_name(f"{stem.name}-{slug(label(one.noise))}.parquet") for one in self.settings]
-        what = identity(self.model, domain, self.settings, self.seed, self.precision, self.backend)
+        paths = [stem.with_name(f"{stem.name}-{slug(one.title)}.parquet") for one in settings]
+        what = identity(self.model, domain, settings, self.seed, self.precision, self.backend, self.calibration)
         certificates = [one for path in paths if (one := _finished(path, what)) is not None]
         if len(certificates) < len(paths):
-            journal = stem.with_name(f"{stem.name}.journal")
+            journal = paths[0].with_suffix(".journal")
             computed = certify(
                 self.model,
                 domain,
-                list(self.settings),
+                settings,
                 seed=self.seed,
                 workers=workers,
                 precision=self.precision,
@@ -182,19 +203,22 @@ class Question:
                 journal=journal,
                 progress=progress,
                 label=f"certifying {domain.name}",
+                calibration=self.calibration,
             )
             certificates = [replace(one, details={**one.details, "identity": what}) for one in computed]
             for path, one in zip(paths, certificates, strict=True):
                 one.save(path)
-                one.to_log(folder / "logs" / f"{path.stem}.tsv", domain.labels)
+                # other tools would take it for certified
+                if not one.unsound:
+                    one.to_log(folder / "logs" / f"{path.stem}.tsv", domain.labels)
             journal.unlink(missing_ok=True)
         return [
             Certified(domain.name, setting, one, domain.labels, domain.groups, path)
-            for setting, one, path in zip(self.settings, certificates, paths, strict=True)
+            for setting, one, path in zip(settings, certificates, paths, strict=True)
         ]
 
 
-def _keep_to_one_question(folder: Path, asked: dict[str, Any]) -> None:
+def _keep_to_one_question(folder: Path, asked: dict[str, Any], source: Mapping[str, Any]) -> None:
     """Refuse a folder that holds the answer to another question, or a part of it; else note this one."""
     path = folder / "certify.json"
     if path.is_file():
@@ -204,7 +228,7 @@ def _keep_to_one_question(folder: Path, asked: dict[str, Any]) -> None:
         if changed:
             raise UsageError(f"{folder} holds certificates for another {', '.join(changed)}; choose another --out")
     else:
-        write_json(path, {"asked": asked})
+        write_json(path, {"asked": asked, "source": dict(source)})
 
 
 def _finished(path: Path, what: dict[str, Any]) -> Certificates | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shiftproof.domains import Domain, Domains, held_out, load_domains
+from shiftproof.domains.splits import train_part
 from shiftproof.errors import UsageError
 from shiftproof.studies.schema import Study
 from shiftproof.types import Finding
@@ -23,6 +24,11 @@ class StudyData:
     def domains(self) -> list[Domain]:
         """Sources, then the target."""
         return [*self.sources, *([] if self.target is None else [self.target])]
+
+    @property
+    def training(self) -> Domains:
+        """What models are trained on, and may be shaped by: no sample of it is measured."""
+        return Domains("training", [train_part(domain) for domain in self.sources])
 
     @property
     def measured(self) -> list[Domain]:

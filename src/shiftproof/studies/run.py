@@ -139,6 +139,7 @@ def run_study(
                 seed=study.seed,
                 workers=workers,
                 progress=progress,
+                calibration=data.training,
             )
             for name, (model, _) in trained.items()
             for choice in study.probes

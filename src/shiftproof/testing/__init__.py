@@ -5,8 +5,9 @@
 >>> check_objective(objectives.ERM())
 """
 
+from shiftproof.testing.attacks import check_attack
 from shiftproof.testing.certifiers import LinearOracle, check_certifier
 from shiftproof.testing.domains import check_domains
 from shiftproof.testing.objectives import check_objective
 
-__all__ = ["LinearOracle", "check_certifier", "check_domains", "check_objective"]
+__all__ = ["LinearOracle", "check_attack", "check_certifier", "check_domains", "check_objective"]

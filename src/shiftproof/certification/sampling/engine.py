@@ -10,12 +10,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from shiftproof.certification.certificates import Certificates, certified_rows
 from shiftproof.certification.certifier import Job, Memory
 from shiftproof.certification.sampling.bank import CHOOSING, COUNTING, Block, blocks, draw_block, off_grid
-from shiftproof.certification.sampling.tally import Tally
+from shiftproof.certification.sampling.tally import Choice, Tally, choose_classes
 from shiftproof.certification.sampling.voting import Voter
 from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.certification.wording import smoothing_guarantee
@@ -39,12 +39,21 @@ Without a state: the image is settled, and the number is of votes that it did no
 """
 
 
-def sample(job: Job, settings: Sequence[RandomizedSmoothing]) -> list[Certificates]:
-    """Certificates of every setting, over the samples of the job's domain in their order."""
+def sample(
+    job: Job,
+    settings: Sequence[RandomizedSmoothing],
+    models: Sequence[nn.Module] | None = None,
+    choice: Choice | None = None,
+) -> list[Certificates]:
+    """Certificates of every setting, over the samples of the job's domain in their order.
+
+    `models` are the classifiers of the settings where they differ. Each setting chooses its own class for an image,
+    unless there is a `choice` that fixes one class for all settings from the votes of all.
+    """
     if len({(setting.noise.law, setting.noise.size(job.domain.shape)) for setting in settings}) > 1:
         raise UsageError("settings of one job share their noise: give them the same kind of noise, with any sigma")
     began = time.perf_counter()
-    sampling = Sampling(job, tuple(settings))
+    sampling = Sampling(job, tuple(settings), None if models is None else tuple(models), choice)
     shards = sampling.shards()
     work = Work(sampling, shards, dict(job.record.done))
     total = len(job.domain) * sum(setting.n0 + setting.n for setting in settings)
@@ -69,7 +78,7 @@ def sample(job: Job, settings: Sequence[RandomizedSmoothing]) -> list[Certificat
             pace = spent / max(time.perf_counter() - began, 1e-9)
             bar.advance(votes, f"{finished:,}/{images}, {pace:,.0f} passes/s")
     seconds = time.perf_counter() - began
-    return [_certificates(sampling, tally, seconds) for tally in tallies]
+    return [_certificates(sampling, number, tally, seconds) for number, tally in enumerate(tallies)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,18 +87,22 @@ class Sampling:
 
     job: Job
     settings: tuple[RandomizedSmoothing, ...]
+    models: tuple[nn.Module, ...] | None = None
+    choice: Choice | None = None
 
     @cached_property
-    def prepared(self) -> Prepared:
-        """The model, frozen and made fast."""
-        job = self.job
-        return prepare(job.model, job.domain.shape, precision=job.precision, backend=job.backend)
+    def prepared(self) -> tuple[Prepared, ...]:
+        """The model of each setting, frozen and made fast."""
+        job, models = self.job, self.models or (self.job.model,)
+        ready = [prepare(one, job.domain.shape, precision=job.precision, backend=job.backend) for one in models]
+        return tuple(ready if self.models else ready * len(self.settings))
 
     @cached_property
     def voters(self) -> tuple[Voter, ...]:
         """One for each setting."""
         shape, classes = self.job.domain.shape, self.job.classes
-        return tuple(Voter(self.prepared, setting.noise, shape, classes) for setting in self.settings)
+        pairs = zip(self.prepared, self.settings, strict=True)
+        return tuple(Voter(prepared, setting.noise, shape, classes) for prepared, setting in pairs)
 
     def draws(self, block: Block, purpose: str) -> Any:
         """The standard draws of a block, shared by all images and settings."""
@@ -108,7 +121,8 @@ class Sampling:
 
     def __getstate__(self) -> dict[str, Any]:
         # what is prepared stays here, and so does the open file of the record
-        return {"job": replace(self.job, record=Memory()), "settings": self.settings}
+        kept = {"settings": self.settings, "models": self.models, "choice": self.choice}
+        return {"job": replace(self.job, record=Memory()), **kept}
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +145,8 @@ class Work:
         for tally in tallies:
             tally.settle(np.arange(len(images)), labels)
         placed = [[voter.place_image(image[None]) for image in inputs] for voter in sampling.voters]
-        for purpose, most in ((CHOOSING, max(s.n0 for s in settings)), (COUNTING, max(s.n for s in settings))):
-            for block in sampling.blocks(most):
+        for purpose in (CHOOSING, COUNTING):
+            for block in sampling.blocks(max(tally.target(purpose) for tally in tallies)):
                 draws = None
                 for number, (voter, tally) in enumerate(zip(sampling.voters, tallies, strict=True)):
                     waiting = tally.waiting(purpose, block)
@@ -142,10 +156,16 @@ class Work:
                     noise = voter.place_noise(draws)
                     for place in waiting:
                         count = min(block.stop, tally.target(purpose)) - block.start
-                        tally.add(purpose, place, voter.votes(placed[number][place], noise, count), count)
+                        tally.add(place, voter.votes(placed[number][place], noise, count), count)
                         yield f"{number}:{images[place]}", tally.state(place), count
                     for place in tally.settle(waiting, labels):
                         yield f"{number}:{images[place]}", None, tally.saved(place)
+            if purpose == CHOOSING:
+                for number, places in enumerate(choose_classes(tallies, sampling.choice)):
+                    for place in places:
+                        yield f"{number}:{images[place]}", tallies[number].state(place), 0
+                    for place in tallies[number].settle(places, labels):
+                        yield f"{number}:{images[place]}", None, tallies[number].saved(place)
 
 
 @dataclass(frozen=True)
@@ -162,11 +182,11 @@ class Rate:
 
 def measure_rate(sampling: Sampling, seconds: float = PROBE_SECONDS) -> Rate:
     """Vote on the first image for a moment."""
-    voter = sampling.voters[0]
+    voter, prepared = sampling.voters[0], sampling.prepared[0]
     block = next(iter(sampling.blocks(1)))
     noise = voter.place_noise(sampling.draws(block, "probe"))
     image = voter.place_image(sampling.job.domain.take([0])[0])
-    count = min(sampling.prepared.slice_size, len(noise))
+    count = min(prepared.slice_size, len(noise))
     with single_threaded():
         voter.votes(image, noise, count)
         began, passes = time.perf_counter(), 0
@@ -181,13 +201,14 @@ def _place(key: str) -> tuple[int, int]:
     return int(number), int(image)
 
 
-def _certificates(sampling: Sampling, tally: Tally, seconds: float) -> Certificates:
+def _certificates(sampling: Sampling, number: int, tally: Tally, seconds: float) -> Certificates:
     job, setting = sampling.job, tally.setting
     noise, levels = setting.noise, setting.levels(job.classes)
     votes = tally.votes(job.domain.labels)
-    prepared = sampling.prepared.description
-    return Certificates(
-        ids=job.domain.ids,
+    prepared = sampling.prepared[number].description
+    rows = certified_rows(noise, votes, setting.n, levels)
+    return Certificates.blank(
+        job.domain.ids,
         chosen=votes.chosen,
         skipped=votes.skipped,
         count=votes.count,
@@ -195,7 +216,10 @@ def _certificates(sampling: Sampling, tally: Tally, seconds: float) -> Certifica
         runner_up_count=votes.runner_up_count,
         n=votes.n,
         off_grid=votes.off_grid,
-        **certified_rows(noise, votes, setting.n, levels),
+        **rows,
+        title=setting.title,
+        classifier=setting.classifier,
+        scale=setting.scale,
         norm=noise.norm,
         units=noise.units,
         alpha=setting.alpha,

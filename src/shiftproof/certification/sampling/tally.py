@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,16 @@ from shiftproof.certification.sampling.stopping import Look
 from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.types import FloatArray, IntArray
 
-__all__ = ["Tally"]
+__all__ = ["Choice", "Tally", "choose_classes"]
+
+Choice = Callable[[IntArray], IntArray]
+"""From the votes that choose (settings x images x classes) to one class an image."""
 
 
 class Tally:
     """Counts of every class for every image; `state` and `restore` carry one image's from process to process.
 
-    First `n0` votes choose the class, in `chosen`; then the counts start again from nothing.
+    First come `n0` votes that choose the class; with `choose` the counts start again from nothing.
     """
 
     def __init__(self, setting: RandomizedSmoothing, off_grid: FloatArray, classes: int) -> None:
@@ -67,14 +71,22 @@ class Tally:
         wrong: NDArray[np.bool_] = (self.chosen >= 0) & (self.chosen != labels) & self.setting.skip_wrong
         return wrong
 
-    def add(self, purpose: str, image: int, votes: IntArray, count: int) -> None:
-        """Count a tile; the last one for the choice of a class makes the choice."""
+    def add(self, image: int, votes: IntArray, count: int) -> None:
+        """Count a tile."""
         self.counts[image] += votes
         self.drawn[image] += count
-        if purpose == CHOOSING and self.drawn[image] >= self.setting.n0:
-            self.chosen[image] = int(self.counts[image].argmax())
-            self.counts[image] = 0
-            self.drawn[image] = 0
+
+    @property
+    def undecided(self) -> NDArray[np.bool_]:
+        """Images that have all the votes that choose a class, but no class yet."""
+        ready: NDArray[np.bool_] = (self.chosen < 0) & (self.drawn >= self.setting.n0)
+        return ready
+
+    def choose(self, images: IntArray, classes: IntArray) -> None:
+        """Fix the classes; the votes that chose them never count again."""
+        self.chosen[images] = classes
+        self.counts[images] = 0
+        self.drawn[images] = 0
 
     def state(self, image: int) -> list[Any]:
         """One image's state, in a form that fits into JSON: class, votes drawn, and how many each class has."""
@@ -111,3 +123,28 @@ class Tally:
         others[np.arange(len(images)), self.chosen[images]] = -1
         best = others.argmax(1)
         return others[np.arange(len(images)), best], best
+
+
+def choose_classes(tallies: Sequence[Tally], choice: Choice | None) -> list[IntArray]:
+    """Fix the class of every image that has the votes for it; returns the images of each tally that got theirs now.
+
+    With a `choice`, all tallies get one class an image, once all of them have their votes. A run that was killed
+    between two of them knows the class already.
+    """
+    waiting = [tally.undecided for tally in tallies]
+    if choice is None:
+        found = [np.flatnonzero(ready) for ready in waiting]
+        for tally, images in zip(tallies, found, strict=True):
+            tally.choose(images, tally.counts[images].argmax(1))
+        return found
+    known = np.max([tally.chosen for tally in tallies], axis=0)
+    complete = np.logical_and.reduce(
+        [ready | (tally.chosen >= 0) for ready, tally in zip(waiting, tallies, strict=True)]
+    )
+    fresh = np.flatnonzero(complete & (known < 0))
+    if len(fresh):
+        known[fresh] = choice(np.stack([tally.counts[fresh] for tally in tallies]))
+    found = [np.flatnonzero(complete & ready) for ready in waiting]
+    for tally, images in zip(tallies, found, strict=True):
+        tally.choose(images, known[images])
+    return found

@@ -52,25 +52,31 @@ class Voter:
         steps = torch.from_numpy(on_grid(image.double().numpy(), grid_of(self.noise)))
         return self._laid_out(steps.float()) if self._layer is None else self._layer.of_input(steps)
 
-    def votes(self, image: Tensor, noise: Tensor, count: int) -> IntArray:
-        """How often each class wins on the first `count` samples of a placed block; the last slice is padded."""
+    def outputs(self, image: Tensor, noise: Tensor, count: int) -> Tensor:
+        """What the model says of the first `count` samples of a placed block (count x outputs).
+
+        The model sees whole slices, always the same ones, so that what it says of a sample depends on nothing else.
+        """
         step, grid = min(self.prepared.slice_size, len(noise)), grid_of(self.noise)
-        winners = []
+        said = []
         with torch.inference_mode():
             for start in range(0, count, step):
                 piece = noise[start : start + step]
                 if not self.noise.additive:
-                    logits = self.prepared(self._laid_out(self.noise.apply(image, piece)))
+                    said.append(self.prepared(self._laid_out(self.noise.apply(image, piece))))
                 elif self._layer is not None:
-                    logits = self.prepared.rest(self._layer.value(piece + image))
+                    said.append(self.prepared.rest(self._layer.value(piece + image)))
                 else:
                     # both are whole numbers, so that the sum is exact and the product a function of it alone
-                    logits = self.prepared.rest((piece + image).mul_(1 / grid))
-                top, winner = logits.max(1)
-                if not bool(torch.isfinite(top).all()):
-                    raise ModelError("the model returns values that are not numbers (NaN or infinite) on noisy inputs")
-                winners.append(winner)
-            return torch.bincount(torch.cat(winners)[:count], minlength=self.classes).numpy()
+                    said.append(self.prepared.rest((piece + image).mul_(1 / grid)))
+            return torch.cat(said)[:count]
+
+    def votes(self, image: Tensor, noise: Tensor, count: int) -> IntArray:
+        """How often each class wins on the first `count` samples of a placed block."""
+        top, winners = self.outputs(image, noise, count).max(1)
+        if not bool(torch.isfinite(top).all()):
+            raise ModelError("the model returns values that are not numbers (NaN or infinite) on noisy inputs")
+        return torch.bincount(winners, minlength=self.classes).numpy()
 
     def _laid_out(self, images: Tensor) -> Tensor:
         return images.contiguous(memory_format=torch.channels_last) if self.prepared.channels_last else images

@@ -1,0 +1,354 @@
+"""The contract of an attack, and `sp.attack`: the boring and dangerous parts, done once for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypedDict, Unpack, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from shiftproof.attacks.victim import Base, Smoothed, Victim, frozen, room
+from shiftproof.catalogue import Catalogue
+from shiftproof.domains import Domain, Domains, as_domains
+from shiftproof.errors import ConformanceError, DataError, ModelError, UsageError
+from shiftproof.execution import Mode, progress_bar, run_shards
+from shiftproof.models.outputs import logits_of
+from shiftproof.perturbations.noise import Noise, as_noise
+from shiftproof.perturbations.threat import Threat, inside, size
+from shiftproof.rng import checked_seed, torch_generator
+from shiftproof.types import FloatArray, IntArray
+
+__all__ = [
+    "ATTACKS",
+    "Attack",
+    "AttackResult",
+    "as_attack",
+    "as_victim",
+    "attack",
+    "attack_samples",
+    "check_eps",
+    "check_victim",
+    "craft",
+]
+
+Data = Domain | Domains | tuple[Tensor, Tensor]
+
+
+class Attack(Protocol):
+    """A frozen dataclass that looks for the worst input within a ball around each sample."""
+
+    @property
+    def threat(self) -> Threat:
+        """The ball, unless the caller asks for other radii."""
+
+    @property
+    def clip(self) -> bool:
+        """Whether attacked inputs stay in [0, 1]."""
+
+    @property
+    def early_exit(self) -> bool:
+        """Whether a sample is left alone as soon as it is misclassified."""
+
+    @property
+    def passes(self) -> int:
+        """Scores that are computed for one sample, at most."""
+
+    def run(
+        self, victim: Victim, inputs: Tensor, labels: Tensor, eps: Tensor, generators: Sequence[torch.Generator]
+    ) -> Tensor:
+        """Attacked inputs (N x ...) within the radii `eps` (N) in the threat's norm.
+
+        Randomness of a sample comes from its own generator, so that no sample depends on the others.
+        """
+
+
+ATTACKS: Catalogue[Attack] = Catalogue("attack", "shiftproof.attacks")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AttackResult:
+    """Samples of a domain after an attack, in its order: attacked inputs, and what the classifier says to them.
+
+    A sample that was wrong before stays as it was, at distance 0. `distance` is in the threat's norm.
+    """
+
+    ids: NDArray[np.object_]
+    inputs: Tensor
+    labels: IntArray
+    clean: IntArray
+    predictions: IntArray
+    distance: FloatArray
+    threat: Threat
+    classifier: str
+
+    @property
+    def success(self) -> NDArray[np.bool_]:
+        """Where the prediction is wrong after the attack, whether or not it was before."""
+        wrong: NDArray[np.bool_] = self.predictions != self.labels
+        return wrong
+
+    @property
+    def overturned(self) -> NDArray[np.bool_]:
+        """Where the prediction was right before the attack and is wrong after it."""
+        lost: NDArray[np.bool_] = self.success & (self.clean == self.labels)
+        return lost
+
+    @property
+    def clean_accuracy(self) -> float:
+        """The part of samples that were right before."""
+        return float((self.clean == self.labels).mean())
+
+    @property
+    def robust_accuracy(self) -> float:
+        """The part of samples that are still right; what a better attack finds can only lower it."""
+        return float((self.predictions == self.labels).mean())
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        accuracy = f"{self.clean_accuracy:.1%} right before, {self.robust_accuracy:.1%} after"
+        return f"AttackResult({self.threat} on the {self.classifier} classifier: {len(self)} samples, {accuracy})"
+
+
+class _Options(TypedDict, total=False):
+    seed: int
+    smoothed: Noise | None
+    samples: int
+    votes: int
+    keep_inputs: bool
+    workers: int
+    progress: Mode
+    label: str
+
+
+@overload
+def attack(
+    model: nn.Module, data: Data, attack: Attack, *, eps: float | None = None, **options: Unpack[_Options]
+) -> AttackResult: ...
+@overload
+def attack(
+    model: nn.Module, data: Data, attack: Attack, *, eps: Sequence[float], **options: Unpack[_Options]
+) -> list[AttackResult]: ...
+def attack(
+    model: nn.Module,
+    data: Data,
+    attack: Attack,
+    *,
+    eps: float | Sequence[float] | None = None,
+    seed: int = 0,
+    smoothed: Noise | None = None,
+    samples: int = 16,
+    votes: int = 1_000,
+    keep_inputs: bool = True,
+    workers: int = 1,
+    progress: Mode = "auto",
+    label: str = "attacking",
+) -> AttackResult | list[AttackResult]:
+    """Attack every sample of `data`, a domain or a pair (inputs, labels), within the attack's threat or other `eps`.
+
+    Several `eps` give a list in their order; an example found within one is inside the larger ones too, so that
+    accuracy never rises with eps. With `smoothed`, the victim is the majority vote under that noise: `samples` noisy
+    copies are attacked, `votes` others judge. Without `keep_inputs` the results have no attacked inputs. The model is
+    in eval mode for this, and as it was after it.
+
+    >>> import shiftproof as sp, torch
+    >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2))
+    >>> inputs, labels = torch.rand(3, 1, 2, 2), torch.tensor([0, 1, 0])
+    >>> result = sp.attack(model, (inputs, labels), sp.attacks.PGD(sp.Threat("linf", 8 / 255)))
+    >>> result.robust_accuracy <= result.clean_accuracy
+    True
+    """
+    if isinstance(attack, type | str) or not hasattr(attack, "run"):
+        raise UsageError(f"the attack is {attack!r}; it should be an object such as PGD(Threat('linf', 8 / 255))")
+    several = isinstance(eps, Sequence | np.ndarray)
+    asked: list[float] = list(eps) if several else [attack.threat.eps if eps is None else eps]  # type: ignore[arg-type,list-item]
+    if not asked:
+        raise UsageError("there is no eps in the list")
+    threats = [Threat(attack.threat.norm, one) for one in asked]
+    for threat in threats:
+        check_eps(threat)
+    if workers < 1:
+        raise UsageError(f"workers is {workers}; it should be at least 1")
+    domain, victim = _one_domain(data), as_victim(model, smoothed, samples, votes, checked_seed(seed))
+    domain.inputs.prepare()
+    check_victim(victim, domain)
+    budgets = sorted({threat.eps for threat in threats})
+    task, blocks = _Shards(victim, attack, domain, budgets, seed, keep_inputs), domain.blocks
+    parts: dict[int, list[AttackResult]] = {}
+    with progress_bar(label, len(domain), progress) as bar:
+        for shard, part in run_shards(task, range(len(blocks)), workers):
+            parts[shard] = part
+            bar.advance(len(blocks[shard]))
+    joined = [_joined([parts[shard][index] for shard in range(len(blocks))]) for index in range(len(budgets))]
+    results = [joined[budgets.index(threat.eps)] for threat in threats]
+    return results if several else results[0]
+
+
+def attack_samples(
+    victim: Victim,
+    attack: Attack,
+    inputs: Tensor,
+    labels: Tensor,
+    ids: NDArray[np.object_],
+    budgets: Sequence[float],
+    seed: int,
+) -> list[AttackResult]:
+    """One result a budget, from the smallest to the largest, for samples that were checked already."""
+    clean = victim.answers(inputs)
+    found, after = inputs.clone(), clean.clone()
+    results = []
+    for eps in budgets:
+        # an attack that may stop early has no use for samples that a smaller budget has overturned
+        rows = torch.nonzero((after == labels) if attack.early_exit else (clean == labels)).flatten()
+        if len(rows) and eps > 0:
+            mine = labels[rows]
+            crafted = craft(
+                victim,
+                inputs[rows],
+                mine,
+                attack,
+                radii=torch.full((len(rows),), eps),
+                ids=ids[_array(rows)],
+                seed=seed,
+            )
+            answers = victim.answers(crafted)
+            # what was found within a smaller ball is not given up for a failure in this one
+            taken = (answers != mine) | (after[rows] == mine)
+            found[rows[taken]], after[rows[taken]] = crafted[taken], answers[taken]
+        threat = Threat(attack.threat.norm, eps)
+        distance = _array(size(found - inputs, threat.norm))
+        columns = (_array(labels), _array(clean), _array(after.clone()))
+        results.append(AttackResult(ids, found.cpu().clone(), *columns, distance, threat, victim.classifier))
+    return results
+
+
+def craft(
+    victim: Victim,
+    inputs: Tensor,
+    labels: Tensor,
+    attack: Attack,
+    *,
+    radii: Tensor,
+    ids: Sequence[str] | NDArray[np.object_],
+    seed: int = 0,
+) -> Tensor:
+    """Attacked inputs (N x ...), each within its own of the `radii` (N), in [0, 1] if the attack clips.
+
+    Draws depend on the seed and a sample's id alone. Nothing is judged: ask the victim for its answers.
+    """
+    if not len(inputs) == len(labels) == len(radii) == len(ids):
+        raise UsageError(f"{len(inputs)} inputs, {len(labels)} labels, {len(radii)} radii, {len(ids)} ids do not match")
+    if not bool((radii.isfinite() & (radii >= 0)).all()):
+        raise UsageError("a radius is negative or not finite; there is no ball to attack in")
+    if attack.clip and len(inputs) and not 0 <= float(inputs.min()) <= float(inputs.max()) <= 1:
+        raise UsageError("inputs leave [0, 1], to which the attack clips; use clip=False for inputs that are no images")
+    attacked = []
+    with frozen(victim.model), torch.inference_mode(False), torch.enable_grad():
+        for rows in torch.split(torch.arange(len(inputs)), room(tuple(inputs.shape[1:]), victim.passes)):
+            here, eps = inputs[rows].detach().clone(), radii[rows].to(inputs)
+            generators = [torch_generator(seed, "attack", str(ids[row])) for row in rows.tolist()]
+            there = attack.run(victim, here, labels[rows], eps, generators).detach()
+            _check_outcome(attack, here, there, eps)
+            attacked.append(there)
+    return torch.cat(attacked) if attacked else inputs.clone()
+
+
+def as_attack(value: Any) -> Attack:
+    """An attack from a study file: a mapping with its name and options, or an attack."""
+    if hasattr(value, "run") and not isinstance(value, type):
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, str):
+        return ATTACKS.create(value)
+    if isinstance(value, Mapping):
+        options = {"name": "pgd", **value}
+        return ATTACKS.create(str(options.pop("name")), options)
+    raise UsageError(f"the attack is {value!r}; write {{name: pgd, threat: linf:8/255}}")
+
+
+def as_victim(model: nn.Module, smoothed: Noise | None, samples: int, votes: int, seed: int) -> Base | Smoothed:
+    """The model as it is, or its majority vote under a noise."""
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"the model is {type(model).__name__}; it should be a torch.nn.Module that returns logits")
+    return Base(model) if smoothed is None else Smoothed(model, as_noise(smoothed), samples, votes, seed)
+
+
+def check_victim(victim: Victim, domain: Domain) -> None:
+    """Refuse a network that does not take the samples, or does not tell their classes apart."""
+    if not len(domain):
+        raise DataError(f"domain {domain.name!r} has no samples to attack")
+    with frozen(victim.model):
+        classes = logits_of(victim.model, domain.take(np.array([0]))[0]).shape[1]
+    if classes < len(domain.classes):
+        raise ModelError(f"the model has {classes} outputs, but the data has {len(domain.classes)} classes")
+
+
+def check_eps(threat: Threat) -> None:
+    """Refuse an eps that was meant for pixels from 0 to 255: samples of a domain are in [0, 1]."""
+    if threat.norm == "linf" and threat.eps > 1:
+        raise UsageError(f"eps is {threat.eps:g}: images are in [0, 1]; did you mean {threat.eps:g}/255?")
+
+
+@dataclass(frozen=True, eq=False)
+class _Shards:
+    """The attack on a block of the domain, in a form that can be sent to another process."""
+
+    victim: Victim
+    attack: Attack
+    domain: Domain
+    budgets: Sequence[float]
+    seed: int
+    keep_inputs: bool
+
+    def __call__(self, shard: int) -> Iterator[list[AttackResult]]:
+        block = self.domain.blocks[shard]
+        inputs, labels = self.domain.take(block)
+        device = next((parameter.device for parameter in self.victim.model.parameters()), inputs.device)
+        results = attack_samples(
+            self.victim,
+            self.attack,
+            inputs.to(device),
+            labels.to(device),
+            self.domain.ids[block],
+            self.budgets,
+            self.seed,
+        )
+        kept = None if self.keep_inputs else 0
+        # as arrays: torch sends tensors through shared memory, of which a machine may have little
+        yield [replace(one, inputs=one.inputs[:kept].numpy()) for one in results]  # type: ignore[arg-type]
+
+
+def _joined(parts: list[AttackResult]) -> AttackResult:
+    names = ("ids", "labels", "clean", "predictions", "distance")
+    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return replace(parts[0], inputs=torch.from_numpy(np.concatenate([part.inputs for part in parts])), **columns)
+
+
+def _check_outcome(attack: Attack, inputs: Tensor, attacked: Tensor, eps: Tensor) -> None:
+    name, norm = type(attack).__name__, attack.threat.norm
+    if attacked.shape != inputs.shape:
+        raise ConformanceError(f"{name} made {tuple(attacked.shape)} out of inputs of shape {tuple(inputs.shape)}")
+    outside = ~inside(attacked - inputs, norm, eps)
+    if bool(outside.any()):
+        worst = float(size(attacked - inputs, norm)[outside][0])
+        raise ConformanceError(f"{name} went {worst:g} from a sample, in {norm}; {float(eps[outside][0]):g} is allowed")
+    if attack.clip and not bool(((attacked >= 0) & (attacked <= 1)).all()):
+        raise ConformanceError(f"{name} left [0, 1], although it clips")
+
+
+def _one_domain(data: Any) -> Domain:
+    if isinstance(data, Domain):
+        return data
+    if isinstance(data, Domains) and len(data) > 1:
+        raise UsageError(f"attack one domain at a time: {', '.join(data.names)}")
+    if not isinstance(data, Domains) and isinstance(data, tuple | list) and len(data) == 2 and len(data[0]) == 0:
+        raise UsageError("there are no samples to attack")
+    return next(iter(as_domains(data)))
+
+
+def _array(values: Tensor) -> NDArray[Any]:
+    return values.cpu().numpy()

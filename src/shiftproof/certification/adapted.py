@@ -1,0 +1,290 @@
+"""Smoothing of models whose BatchNorm is adapted to the noise, at one sigma or several (document 003)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+import numpy as np
+from annotated_types import Interval
+from pydantic import BeforeValidator
+from torch import nn
+
+from shiftproof.certification.calibration import Calibration, calibration_images
+from shiftproof.certification.certificates import ABSTAIN, Certificates
+from shiftproof.certification.certifier import CERTIFIERS, Job, Memory
+from shiftproof.certification.promise import Promise
+from shiftproof.certification.several import AgreementPromise, SelectionPromise, Signed, selection_radius, signed
+from shiftproof.certification.smoothing import RandomizedSmoothing
+from shiftproof.domains import Domain
+from shiftproof.errors import ModelError, UnknownName, UsageError
+from shiftproof.models.adaptation import adapt_batchnorm, batchnorm_layers, statistics_hash
+from shiftproof.perturbations.noise.gaussian import Gaussian
+from shiftproof.rng import derive
+from shiftproof.types import Cost, FloatArray, IntArray, Positive
+
+__all__ = ["AdaptedSmoothing", "Rule"]
+
+Rule = Literal["fixed", "selection", "agreement"]
+AS_PUBLISHED = "as-published"
+
+CHOICE_IMAGES, CHOICE_VOTES = 128, 200
+
+
+def _as_sigmas(value: Any) -> Any:
+    return (value,) if isinstance(value, int | float) else value
+
+
+@CERTIFIERS.register(
+    "adapted-smoothing",
+    paper="document 003, with rules that hold",
+    needs="BatchNorm, and calibration images",
+    norm="l2",
+    cost="n0 + n forward passes a sample and sigma",
+)
+@dataclass(frozen=True)
+class AdaptedSmoothing:
+    """Randomized smoothing of copies of a model whose BatchNorm statistics are adapted to each sigma.
+
+    Adapted once, on `calibration` images that are never certified (a number takes so many of the training images).
+    What several sigmas make together depends on the rule:
+
+    - "fixed": one sigma, the best on calibration images if there are several;
+    - "selection": the class with the largest sigma Phi^-1(p) of all; its radius is half the lead;
+    - "agreement": an answer only where all sigmas agree; constant within the smallest radius.
+
+    The published rule, the largest radius of all for each image, is no certificate; `unsound="as-published"` computes
+    it for comparison.
+    """
+
+    sigmas: Annotated[tuple[float, ...], BeforeValidator(_as_sigmas)]
+    calibration: int | Calibration = 512
+    momentum: Annotated[float, Interval(ge=0, le=1)] = 1.0
+    rule: Rule = "fixed"
+    n: Positive = 100_000
+    n0: Positive = 100
+    alpha: Annotated[float, Interval(gt=0, lt=1)] = 0.001
+    runner_up: bool = True
+    unsound: Literal["", "as-published"] = ""
+
+    classifier: ClassVar[str] = "adapted"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigmas", tuple(float(sigma) for sigma in _as_sigmas(self.sigmas)))
+        if not self.sigmas or len(set(self.sigmas)) != len(self.sigmas):
+            raise UsageError(f"sigmas are {list(self.sigmas)}; one or several different ones are needed")
+        if self.rule not in get_args(Rule):
+            raise UnknownName("rule", str(self.rule), get_args(Rule))
+        if self.unsound not in ("", AS_PUBLISHED):
+            raise UnknownName("unsound rule", str(self.unsound), [AS_PUBLISHED])
+        self._settings(self.alpha)
+
+    @property
+    def title(self) -> str:
+        """What tells it from others in a table."""
+        rule = self.unsound or self.rule
+        sigmas = ",".join(f"{sigma:g}" for sigma in self.sigmas)
+        return f"adapted {sigmas}" if len(self.sigmas) == 1 else f"adapted {sigmas}, {rule}"
+
+    @property
+    def scale(self) -> float:
+        """A radius of interest, fixed before anything is measured: that of the least noise."""
+        return min(self.sigmas)
+
+    def applies(self, job: Job) -> str:
+        """To a model with BatchNorm, if there are images to adapt it to."""
+        layers = batchnorm_layers(job.model)
+        if not layers:
+            raise ModelError("the model has no BatchNorm with running statistics, so that there is nothing to adapt")
+        images = calibration_images(self.calibration, job.calibration)
+        images.check_apart(job.domain)
+        return f"{len(layers)} BatchNorm layers, adapted to noise on {images.name}"
+
+    def certify(self, job: Job) -> Certificates:
+        """Certificates for every sample of the job's domain."""
+        from shiftproof.certification.sampling.engine import sample
+
+        images = calibration_images(self.calibration, job.calibration)
+        images.check_apart(job.domain)
+        one = self._fixed(job, images) if self.rule == "fixed" and not self.unsound else self
+        models = one.models(job.model, images)
+        choice = partial(joint_choice, one.sigmas) if one._joint else None
+        parts = sample(job, one._settings(one.share), models, choice)
+        return one._combined(parts, models, images)
+
+    def estimate(self, job: Job) -> Cost:
+        """As for smoothing, once a sigma."""
+        sigmas = self.sigmas[:1] if self.rule == "fixed" and not self.unsound else self.sigmas
+        costs = [RandomizedSmoothing(Gaussian(sigma), self.n, self.n0).estimate(job) for sigma in sigmas]
+        passes, seconds = sum(c.passes for c in costs), sum(c.seconds for c in costs)
+        return Cost(passes, seconds, passes, seconds)
+
+    def promise(self, job: Job) -> Promise:
+        """The rule over the adapted models."""
+        images = calibration_images(self.calibration, job.calibration)
+        one = self._fixed(job, images) if self.rule == "fixed" else self
+        kind = AgreementPromise if self.rule == "agreement" else SelectionPromise
+        models = nn.ModuleList(one.models(job.model, images))
+        return kind(models, one.sigmas, seed=job.seed, votes=max(1_000, min(self.n, 4_000)))
+
+    def rederive(self, certificates: Certificates) -> FloatArray:
+        """The radii that follow from the votes at every sigma."""
+        if not len(certificates):
+            return np.zeros(0)
+        rows = [json.loads(text) for text in certificates.parts]
+        sigmas = tuple(rows[0]["sigmas"])
+        one = replace(self, sigmas=sigmas)
+        votes = np.array([row["votes"] for row in rows])  # samples x sigmas x (class, count, rival's count, n)
+        off = certificates.off_grid
+        settings = one._settings(one.share)
+        known = [
+            signed(setting, votes[:, k, 1], votes[:, k, 2], votes[:, k, 3], certificates.classes, off)
+            for k, setting in enumerate(settings)
+        ]
+        return np.maximum(one._answer(votes[:, :, 0].T, known)[1], 0.0)
+
+    def models(self, model: nn.Module, images: Calibration) -> list[nn.Module]:
+        """A copy adapted to each sigma; the noise of adapting is its own."""
+        return [adapt_batchnorm(model, images.inputs, sigma, momentum=self.momentum) for sigma in self.sigmas]
+
+    @property
+    def share(self) -> float:
+        """Of alpha, for each sigma. To be constant within the smallest radius only one certificate has to hold."""
+        shared = len(self.sigmas) if self.rule == "selection" and not self.unsound else 1
+        return self.alpha / shared
+
+    @property
+    def _joint(self) -> bool:
+        return self.rule == "selection" and not self.unsound and len(self.sigmas) > 1
+
+    def _settings(self, alpha: float) -> list[RandomizedSmoothing]:
+        return [
+            RandomizedSmoothing(Gaussian(sigma), self.n, self.n0, alpha, runner_up=self.runner_up)
+            for sigma in self.sigmas
+        ]
+
+    def _fixed(self, job: Job, images: Calibration) -> AdaptedSmoothing:
+        """With the one sigma that certifies most on calibration images; certified images and noise play no part."""
+        if len(self.sigmas) == 1:
+            return self
+        if images.labels is None:
+            raise UsageError(
+                "rule='fixed' chooses one of several sigmas on calibration images, which needs their labels: "
+                "use Calibration.of(domain), one sigma, or another rule"
+            )
+        from shiftproof.certification.sampling.engine import sample
+
+        few = np.unique(np.linspace(0, len(images.inputs) - 1, CHOICE_IMAGES, dtype=np.int64))
+        labels = images.labels[few]
+        names = [str(c) for c in range(job.classes)]
+        domain = Domain.from_arrays("calibration", images.inputs[few], labels, names)
+        seed = derive(0, "sigma choice", images.hash)
+        trial = replace(job, domain=domain, seed=seed, record=Memory(), workers=1, progress="off")
+        settings = [replace(one, n=CHOICE_VOTES) for one in self._settings(self.alpha)]
+        found = sample(trial, settings, self.models(job.model, images))
+        means = [float(np.where(one.prediction == labels, one.radius, 0.0).mean()) for one in found]
+        return replace(self, sigmas=(self.sigmas[int(np.argmax(means))],))
+
+    def _combined(
+        self, parts: Sequence[Certificates], models: Sequence[nn.Module], images: Calibration
+    ) -> Certificates:
+        chosen = np.stack([part.chosen for part in parts])
+        known = [
+            signed(setting, part.count, part.runner_up_count, part.n, part.classes, part.off_grid)
+            for setting, part in zip(self._settings(self.share), parts, strict=True)
+        ]
+        winner, radius, best = self._answer(chosen, known)
+        first, rows = parts[0], np.arange(len(parts[0]))
+        columns: dict[str, Any] = {
+            name: np.stack([getattr(part, name) for part in parts])[best, rows]
+            for name in ("count", "runner_up", "runner_up_count", "p_lower", "p_upper", "bound")
+        }
+        details = {key: value for key, value in first.details.items() if key != "prepared"}
+        adapted = {f"{sigma:g}": statistics_hash(model) for sigma, model in zip(self.sigmas, models, strict=True)}
+        details |= {"certifier": repr(self), "calibration": repr(images), "statistics": adapted}
+        details["n0"] = len(parts) * self.n0
+        held = radius > 0
+        return replace(
+            first,
+            chosen=winner,
+            prediction=np.where(held, winner, ABSTAIN),
+            radius=np.where(held, radius, 0.0),
+            n=np.sum([part.n for part in parts], axis=0),
+            parts=self._parts(parts),
+            **columns,
+            alpha=self.alpha,
+            title=self.title,
+            classifier=self.classifier,
+            scale=self.scale,
+            unsound=self.unsound,
+            levels=first.levels if len(parts) == 1 else None,
+            noise=first.noise if len(parts) == 1 else None,
+            guarantee=self._guarantee(images, adapted),
+            details=details,
+        )
+
+    def _answer(self, chosen: IntArray, known: Sequence[Signed]) -> tuple[IntArray, FloatArray, IntArray]:
+        """Class, radius and the sigma that shows best, from what is known at every sigma (sigmas x samples)."""
+        radii = np.stack([one.radius for one in known])
+        best = radii.argmax(0)
+        rows = np.arange(chosen.shape[1])
+        if self.unsound:
+            return chosen[best, rows], radii.max(0), best
+        if self.rule == "agreement":
+            agree = (chosen == chosen[0]).all(0)
+            return chosen[0], np.where(agree, radii.min(0), 0.0), best
+        return chosen[0], selection_radius(known), best
+
+    def _parts(self, parts: Sequence[Certificates]) -> Any:
+        votes = np.stack([np.stack([p.chosen, p.count, p.runner_up_count, p.n], 1) for p in parts], 1)
+        texts = [json.dumps({"sigmas": self.sigmas, "votes": row}) for row in votes.tolist()]
+        return np.array(texts, object)
+
+    def _guarantee(self, images: Calibration, adapted: dict[str, str]) -> str:
+        of = ", ".join(f"sigma {sigma} (statistics {hash_})" for sigma, hash_ in adapted.items())
+        on = f"adapted to {of} on {images.name} ({images.hash})"
+        if self.unsound:
+            return (
+                f"NOT A GUARANTEE. The largest radius over models {on}, chosen anew for every image: at a nearby image "
+                "another sigma may win with another class."
+            )
+        change = f"every change of the input whose l2 norm ({Gaussian.units}) is below the radius"
+        wrong = f"for each image fixed before the seed was drawn, wrong with probability at most {self.alpha:g}"
+        if len(self.sigmas) == 1:
+            return f"The smoothed classifier of the model {on} gives the certified class under {change}; {wrong}."
+        if self.rule == "agreement":
+            return f"Smoothed classifiers of the model {on} all give the certified class under {change}; {wrong}."
+        return (
+            f"The classifier that answers with the class of the largest sigma Phi^-1(p), over models {on}, gives the "
+            f"certified class under {change}; {wrong}."
+        )
+
+
+def joint_choice(sigmas: Sequence[float], votes: IntArray) -> IntArray:
+    """The class with the largest sigma Phi^-1(p), from votes (sigmas x images x classes) of which none counts again."""
+    from scipy.special import ndtri
+
+    share = (votes + 0.5) / (votes.sum(2, keepdims=True) + 0.5 * votes.shape[2])
+    scores = ndtri(share) * np.asarray(sigmas)[:, None, None]
+    classes: IntArray = scores.max(0).argmax(1)
+    return classes
+
+
+def outer_radius(certificates: Certificates, certifier: AdaptedSmoothing) -> FloatArray:
+    """Within which an agreeing answer never becomes another class, though it may become none.
+
+    All sigmas have to hold for that, so that they share alpha.
+    """
+    if certifier.rule != "agreement":
+        raise UsageError("only the agreement rule abstains, and so only it has such a radius")
+    rows = [json.loads(text) for text in certificates.parts]
+    votes = np.array([row["votes"] for row in rows])
+    radii = [
+        signed(one, votes[:, k, 1], votes[:, k, 2], votes[:, k, 3], certificates.classes, certificates.off_grid).radius
+        for k, one in enumerate(certifier._settings(certifier.alpha / len(certifier.sigmas)))
+    ]
+    agree = (votes[:, :, 0] == votes[:, :1, 0]).all(1) & (certificates.radius > 0)
+    return np.where(agree, np.maximum(np.max(radii, axis=0), 0.0), 0.0)

@@ -1,0 +1,78 @@
+"""Images that shape a classifier before it is certified, and are never certified themselves."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shiftproof.domains import Domain, Domains
+from shiftproof.errors import DataError, UsageError
+from shiftproof.types import IntArray
+
+__all__ = ["Calibration", "calibration_images"]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Frozen images (N x shape in [0, 1]), with labels where something is chosen by them; told apart by their hash."""
+
+    name: str
+    hash: str
+    inputs: Tensor = field(repr=False, compare=False)
+    labels: IntArray | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, images: Domain | Domains | Tensor, count: int | None = None) -> Calibration:
+        """From a domain, several or a tensor; at most `count` images, evenly spaced."""
+        if isinstance(images, Tensor):
+            return cls._made("tensor", _thinned(images, count), None)
+        members: Sequence[Domain] = list(images) if isinstance(images, Domains) else [images]
+        inputs, labels = zip(*(domain.tensors() for domain in members), strict=True)
+        name = ", ".join(domain.name for domain in members)
+        every = torch.cat(labels).numpy()
+        return cls._made(name, _thinned(torch.cat(inputs), count), every[_spaced(len(every), count)])
+
+    @classmethod
+    def _made(cls, name: str, inputs: Tensor, labels: IntArray | None) -> Calibration:
+        digest = hashlib.blake2b(inputs.contiguous().float().numpy().tobytes(), digest_size=8)
+        return cls(f"{len(inputs)} images of {name}", digest.hexdigest(), inputs.float(), labels)
+
+    def check_apart(self, domain: Domain) -> None:
+        """Refuse a domain of which an image is among these."""
+        known = set(_keys(self.inputs))
+        for block in domain.blocks:
+            for place, key in zip(block, _keys(domain.take(block)[0]), strict=True):
+                if key in known:
+                    raise UsageError(
+                        f"image {domain.ids[place]!r} of {domain.name} is certified and among the calibration images; "
+                        "a classifier must not depend on what it is certified on. Use training images for calibration"
+                    )
+
+
+def calibration_images(given: int | Calibration, pool: Domains | Domain | None) -> Calibration:
+    """The images themselves: those given, or a number of them from the pool of the job."""
+    if isinstance(given, Calibration):
+        return given
+    if pool is None:
+        raise DataError(
+            "there are no calibration images: give them, AdaptedSmoothing(..., calibration=Calibration.of(images)), "
+            "or certify a model whose training domains are known"
+        )
+    return Calibration.of(pool, given)
+
+
+def _thinned(images: Tensor, count: int | None) -> Tensor:
+    return images[torch.from_numpy(_spaced(len(images), count))]
+
+
+def _spaced(n: int, count: int | None) -> IntArray:
+    return np.arange(n) if count is None or count >= n else np.linspace(0, n - 1, count, dtype=np.int64)
+
+
+def _keys(images: Tensor) -> list[bytes]:
+    return [one.tobytes() for one in images.float().numpy()]

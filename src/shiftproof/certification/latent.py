@@ -1,0 +1,261 @@
+"""Noise on the representation: the certificate of document 001, where its proof holds."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import torch
+from annotated_types import Interval
+from torch import Tensor
+
+from shiftproof.certification.certificates import Certificates, Votes, certified_rows
+from shiftproof.certification.certifier import CERTIFIERS, Job
+from shiftproof.certification.margins import FARTHEST, margins
+from shiftproof.certification.promise import Mask, Promise, behind, lead_of
+from shiftproof.certification.representations import Parts, encode, linear_parts, one_pass
+from shiftproof.certification.sampling.bank import CHOOSING, COUNTING
+from shiftproof.certification.sampling.budget import Levels, budget
+from shiftproof.errors import UsageError
+from shiftproof.execution import progress_bar
+from shiftproof.models.files import fingerprint
+from shiftproof.perturbations.noise.gaussian import Gaussian
+from shiftproof.perturbations.noise.radii import check_scale
+from shiftproof.rng import numpy_generator
+from shiftproof.types import Cost, FloatArray, IntArray, Positive
+
+__all__ = ["LatentSmoothing", "latent_votes", "logit_noise"]
+
+TILE_DRAWS, TILE_NUMBERS = 4_096, 1 << 21
+
+
+def logit_noise(weight: FloatArray, sigma: float, count: int, generator: np.random.Generator) -> FloatArray:
+    """What noise N(0, sigma^2) on a representation (D) adds to the logits of a linear head (K x D): count x K.
+
+    Drawn in at most K dimensions, from the very law that D dimensions would give: N(0, sigma^2 W W^T).
+    """
+    triangle = np.linalg.qr(weight.T, mode="r")
+    return np.asarray(sigma * generator.standard_normal((count, len(triangle))) @ triangle)
+
+
+def latent_votes(logits: FloatArray, noise: FloatArray) -> IntArray:
+    """How often each class has the largest of logits (N x K) with noise (count x K) added: N x K."""
+    classes = logits.shape[1]
+    votes = np.zeros(logits.shape, np.int64)
+    rows = max(1, TILE_NUMBERS // (classes * min(len(noise), TILE_DRAWS)))
+    shifts = torch.split(torch.from_numpy(noise), TILE_DRAWS)
+    for start in range(0, len(logits), rows):
+        here = torch.from_numpy(logits[start : start + rows])[:, None]
+        offsets = torch.arange(len(here))[:, None] * classes
+        for shift in shifts:
+            winners = (here + shift).argmax(2) + offsets
+            counts = torch.bincount(winners.flatten(), minlength=len(here) * classes)
+            votes[start : start + rows] += counts.view(-1, classes).numpy()
+    return votes
+
+
+@CERTIFIERS.register(
+    "latent-smoothing",
+    paper="document 001, with the noise on z as its proof needs",
+    needs="a linear head over an encoder of known constant",
+    norm="l2",
+    cost="1 forward pass a sample, then n votes of K numbers each",
+)
+@dataclass(frozen=True)
+class LatentSmoothing:
+    """The majority vote of a linear head with noise on the representation, over the constant of the encoder.
+
+    For two classes in closed form, which is the margin. For more, by votes: without `runner_up` a radius exceeds the
+    margin of `LatentMargin` with probability `alpha` at most, so that it is here for comparison; with it, it may, and
+    speaks of the smoothed head, not of the head.
+    """
+
+    sigma: float
+    n: Positive = 100_000
+    n0: Positive = 100
+    alpha: Annotated[float, Interval(gt=0, lt=1)] = 0.001
+    runner_up: bool = False
+
+    classifier: ClassVar[str] = "latent"
+
+    def __post_init__(self) -> None:
+        check_scale("sigma", self.sigma)
+        if min(self.n, self.n0) < 1 or not 0 < self.alpha < 1:
+            raise UsageError(f"{self!r}: n and n0 should be at least 1, alpha strictly between 0 and 1")
+
+    @property
+    def title(self) -> str:
+        """What tells it from others in a table."""
+        return f"latent smoothing {self.sigma:g}"
+
+    @property
+    def scale(self) -> float:
+        """A radius of interest, fixed before anything is measured: that of the noise."""
+        return self.sigma
+
+    def levels(self, classes: int) -> Levels:
+        """How alpha is shared out for a classifier of so many classes."""
+        return budget(self.alpha, classes, runner_up=self.runner_up, stops_early=False)
+
+    def applies(self, job: Job) -> str:
+        """To a linear head over an encoder whose constant is known."""
+        parts = linear_parts(job.model, job.domain.shape, "l2", needs_split=True)
+        return f"a linear head over an encoder of l2 constant {parts.constant:.4g}; latent-margin certifies no less"
+
+    def certify(self, job: Job) -> Certificates:
+        """Certificates for every sample of the job's domain."""
+        began = time.perf_counter()
+        parts = linear_parts(job.model, job.domain.shape, "l2", needs_split=True)
+        assert parts.weight is not None
+        encoded = encode(job, parts, "l2")
+        logits = parts.logits(encoded.values)
+        if job.classes == 2:
+            winner, margin = margins(logits, parts.weight, "l2")
+            margin = margin - 2 * encoded.rounding
+            columns: dict[str, Any] = {"chosen": winner, "margin": margin, "bound": np.full(len(winner), "exact")}
+            columns["radius"] = np.minimum(margin / parts.constant, FARTHEST)
+        else:
+            columns = self._sampled(job, logits, parts.weight, 2 * encoded.rounding, parts.constant)
+        exact = job.classes == 2
+        return Certificates.blank(
+            job.domain.ids,
+            columns.pop("prediction", columns["chosen"]),
+            columns.pop("radius"),
+            **columns,
+            norm="l2",
+            units=Gaussian.units,
+            alpha=0.0 if exact else self.alpha,
+            guarantee=self._guarantee(parts, exact),
+            title=self.title,
+            classifier=self.classifier,
+            scale=self.scale,
+            constant=parts.constant,
+            levels=None if exact else self.levels(job.classes),
+            samples=0 if exact else self.n,
+            classes=job.classes,
+            precision="f32",
+            seed=job.seed,
+            fingerprint=fingerprint(job.model),
+            details={
+                "certifier": repr(self),
+                "domain": job.domain.name,
+                "data": job.domain.fingerprint,
+                "rounding": encoded.rounding,
+                "seconds": time.perf_counter() - began,
+                "n0": 0 if exact else self.n0,
+            },
+        )
+
+    def estimate(self, job: Job) -> Cost:
+        """Forward passes; votes are cheap beside them."""
+        return one_pass(job)
+
+    def promise(self, job: Job) -> Promise:
+        """The head under noise."""
+        return LatentPromise(job.model, self.sigma, job.domain.shape, max(2_000, min(self.n, 20_000)), job.seed)
+
+    def rederive(self, certificates: Certificates) -> FloatArray:
+        """The radii that follow from the votes; without votes, from the margin."""
+        constant = certificates.constant or np.inf
+        if certificates.levels is None:
+            return np.clip(certificates.margin / constant, 0.0, FARTHEST)
+        latent = Gaussian(self.sigma)
+        rows = certified_rows(latent, certificates.votes, certificates.samples, certificates.levels)
+        return np.asarray(rows["radius"] / constant)
+
+    def _sampled(
+        self, job: Job, logits: FloatArray, weight: FloatArray, rounding: float, constant: float
+    ) -> dict[str, Any]:
+        """Columns from votes; all samples share the noise."""
+        purposes = ((CHOOSING, self.n0), (COUNTING, self.n))
+        drawn = [
+            logit_noise(weight, self.sigma, count, numpy_generator(job.seed, purpose, "latent"))
+            for purpose, count in purposes
+        ]
+        chosen = latent_votes(logits, drawn[0]).argmax(1)
+        counts = np.zeros(logits.shape, np.int64)
+        with progress_bar(job.label, len(logits), job.progress) as bar:
+            for block in job.domain.blocks:
+                key = f"latent:{block[0]}"
+                if key not in job.record.done:
+                    job.record.append(key, latent_votes(logits[block], drawn[1]).tolist())
+                counts[block] = job.record.done[key]
+                bar.advance(len(block))
+        rows = np.arange(len(logits))
+        count, others = counts[rows, chosen], counts.copy()
+        others[rows, chosen] = -1
+        rival = others.argmax(1)
+        # what rounding may have moved is taken off in the representation, before the constant divides
+        off = np.full(len(logits), rounding)
+        votes = Votes(
+            chosen, np.zeros(len(logits), bool), count, rival, others[rows, rival], np.full(len(logits), self.n), off
+        )
+        columns = certified_rows(Gaussian(self.sigma), votes, self.n, self.levels(job.classes))
+        return columns | {
+            "radius": columns["radius"] / constant,
+            "chosen": chosen,
+            "count": count,
+            "runner_up": rival,
+            "runner_up_count": votes.runner_up_count,
+            "n": votes.n,
+            "off_grid": off,
+        }
+
+    def _guarantee(self, parts: Parts, exact: bool) -> str:
+        how = (
+            "for two classes that is the margin of the head, and nothing is random"
+            if exact
+            else f"for each image fixed before the seed was drawn, wrong with probability at most {self.alpha:g}"
+        )
+        return (
+            f"The head's most probable class when noise N(0, {self.sigma:g}^2) is added to the representation stays "
+            f"the certified one under every change of the input whose l2 norm ({Gaussian.units}) is below the radius, "
+            f"with the encoder's constant {parts.constant:.7g}; {how}."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class LatentPromise:
+    """A linear head under noise on the representation, to be attacked through the head itself."""
+
+    model: Any
+    sigma: float
+    shape: tuple[int, ...]
+    votes: int
+    seed: int
+
+    classifier: ClassVar[str] = "latent"
+    exact: ClassVar[bool] = False
+    passes: ClassVar[int] = 1
+
+    def scores(self, inputs: Tensor) -> Tensor:
+        """The logits without noise: noise that is symmetric moves no boundary of a linear head."""
+        logits: Tensor = self.model(inputs)
+        return logits
+
+    def answers(self, inputs: Tensor) -> Tensor:
+        """The class with most votes."""
+        return torch.from_numpy(self._counts(inputs).argmax(1))
+
+    def ballots(self, inputs: Tensor) -> IntArray:
+        """The votes, of one smoothed head: 1 x N x classes."""
+        return self._counts(inputs)[None]
+
+    def lead(self, inputs: Tensor, classes: IntArray) -> FloatArray:
+        """In parts of all votes."""
+        return lead_of(self._counts(inputs) / self.votes, classes)
+
+    def refuted(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
+        """Where another class has so many more votes that chance can't have made them."""
+        return behind(self._counts(inputs), classes, level)
+
+    def _counts(self, inputs: Tensor) -> IntArray:
+        head = self.model.head
+        with torch.no_grad():
+            logits = self.model(inputs).double().numpy()
+        noise = logit_noise(
+            head.weight.detach().double().numpy(), self.sigma, self.votes, numpy_generator(self.seed, "verification")
+        )
+        return latent_votes(logits, noise)

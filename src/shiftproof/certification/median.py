@@ -1,0 +1,360 @@
+"""Median smoothing: what a head makes of the median of noisy representations, certified by order statistics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+import numpy as np
+import torch
+from annotated_types import Gt, Interval
+from scipy.special import ndtri
+from torch import Tensor, nn
+
+from shiftproof.certification.certificates import Certificates
+from shiftproof.certification.certifier import CERTIFIERS, Job, Memory
+from shiftproof.certification.head import Head
+from shiftproof.certification.median_promise import MedianPromise
+from shiftproof.certification.promise import Promise
+from shiftproof.certification.sampling.bank import CHOOSING, COUNTING, blocks, draw_block, off_grid
+from shiftproof.certification.sampling.budget import Levels
+from shiftproof.certification.sampling.voting import Voter
+from shiftproof.errors import ModelError, UnknownName, UsageError
+from shiftproof.execution import progress_bar, run_shards
+from shiftproof.models.files import fingerprint
+from shiftproof.models.prepare import Prepared, prepare
+from shiftproof.models.split import SplitModel
+from shiftproof.perturbations.noise.gaussian import Gaussian
+from shiftproof.statistics import upper_bound
+from shiftproof.types import Cost, FloatArray, IntArray, Positive
+
+__all__ = ["MedianSmoothing", "order_radius"]
+
+Level = Literal["representation", "logits"]
+Bound = Literal["box", "lipschitz"]
+AS_PUBLISHED = "as-published"
+SHARD_BYTES, SHARD_IMAGES = 64 << 20, 256
+
+
+def order_radius(k: IntArray, samples: int, sigma: float, level: float) -> FloatArray:
+    """How far an input may move so that its median stays between the k-th smallest and the k-th largest sample.
+
+    Moving by r under noise sigma turns a median into a quantile between Phi(-r/sigma) and Phi(r/sigma); the k-th sample
+    is below the first with probability 1 - `level` as long as Phi(-r/sigma) is no smaller than the Clopper-Pearson
+    bound for k - 1 of all samples. Negative where not even the median at the input itself is bounded.
+
+    >>> order_radius(np.array([1, 40]), 500, 0.1, 1e-4 / 1280).round(4)
+    array([0.1849, 0.1002])
+    """
+    return np.asarray(-sigma * ndtri(upper_bound(np.asarray(k) - 1, samples, level)))
+
+
+@CERTIFIERS.register(
+    "median-smoothing",
+    paper="document 004 with a bound that holds; Chiang et al. 2020",
+    needs="an encoder and a head for representations; any classifier for logits",
+    norm="l2",
+    cost="n0 + samples forward passes a sample",
+)
+@dataclass(frozen=True)
+class MedianSmoothing:
+    """The head's answer to the median of noisy representations (or the largest median logit).
+
+    Order statistics at the shifted percentiles bound the medians of all inputs within a radius, in all D dimensions
+    at once; `bound="box"` follows that box through the head, which is exact for one linear layer, "lipschitz" uses the
+    head's true L-infinity constant. With `radius=None` each sample gets its largest certified radius, else the one
+    given or none. `n0` further samples fix the class. Smoothing of labels is `RandomizedSmoothing(n=500, alpha=1e-4)`.
+
+    `unsound="as-published"` takes L2 norms of rows for L-infinity constants, as document 004 does: no certificate.
+    """
+
+    level: Level = "representation"
+    sigma: Annotated[float, Gt(0)] = 0.1
+    radius: Annotated[float, Gt(0)] | None = None
+    samples: Positive = 500
+    alpha: Annotated[float, Interval(gt=0, lt=1)] = 1e-4
+    bound: Bound = "box"
+    n0: Positive = 100
+    unsound: Literal["", "as-published"] = ""
+
+    classifier: ClassVar[str] = "median"
+
+    def __post_init__(self) -> None:
+        for name, value, known in (("level", self.level, get_args(Level)), ("bound", self.bound, get_args(Bound))):
+            if value not in known:
+                raise UnknownName(name, str(value), known)
+        if self.unsound not in ("", AS_PUBLISHED):
+            raise UnknownName("unsound rule", str(self.unsound), [AS_PUBLISHED])
+        if self.unsound and (self.level != "representation" or self.radius is None):
+            raise UsageError("the published rule is about representations at a fixed radius: give radius=0.1, say")
+        if self.radius is not None and not 0 < self.radius < np.inf:
+            raise UsageError(f"radius is {self.radius!r}; it should be a finite number above 0, or nothing")
+        Gaussian(self.sigma)
+
+    @property
+    def title(self) -> str:
+        """What tells it from others in a table."""
+        at = "" if self.radius is None else f" at {self.radius:g}"
+        return f"median {self.level} {self.sigma:g}{at}{', ' + self.unsound if self.unsound else ''}"
+
+    @property
+    def scale(self) -> float:
+        """A radius of interest, fixed before anything is measured: the one asked for, or that of the noise."""
+        return self.sigma if self.radius is None else self.radius
+
+    def share(self, dimensions: int) -> float:
+        """Of alpha, for either side of each dimension."""
+        return self.alpha / (2 * dimensions)
+
+    def reach(self, dimensions: int) -> float:
+        """What no radius can exceed with so many samples: the smallest and the largest sample bound no farther.
+
+        >>> round(MedianSmoothing().reach(640), 4)
+        0.1849
+        """
+        return float(order_radius(np.array([1]), self.samples, self.sigma, self.share(dimensions))[0])
+
+    def applies(self, job: Job) -> str:
+        """To an encoder and a head that boxes pass, or to logits."""
+        head = self.parts(job)[1]
+        self.check_reach(head.shape[0])
+        head.check(self.bound)
+        reach = self.reach(head.shape[0])
+        return f"{head.shape[0]} medians; with {self.samples} samples radii up to {reach:.3g} are reachable"
+
+    def certify(self, job: Job) -> Certificates:
+        """Certificates for every sample of the job's domain."""
+        began = time.perf_counter()
+        work = _Work(self, job)
+        self.check_reach(work.dimensions)
+        work.head.check(self.bound)
+        total = len(job.domain) * (self.n0 + self.samples)
+        done = len(job.record.done) * (self.n0 + self.samples)
+        with progress_bar(job.label, total, job.progress, done) as bar:
+            for _, (image, row) in run_shards(work, range(len(work.shards)), job.workers):
+                job.record.append(str(image), row)
+                bar.advance(self.n0 + self.samples)
+        rows = [job.record.done[str(image)] for image in range(len(job.domain))]
+        winner, k = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+        off = np.concatenate([_off_grid(job, block) for block in job.domain.blocks])
+        radius = self._radius(k, off, work.dimensions)
+        level = self.share(work.dimensions)
+        return Certificates.blank(
+            job.domain.ids,
+            winner,
+            radius,
+            count=k,
+            n=np.full(len(k), self.samples),
+            bound=np.full(len(k), "order-statistics"),
+            off_grid=off,
+            norm="l2",
+            units=Gaussian.units,
+            alpha=self.alpha,
+            guarantee=self._guarantee(work.prepared.description),
+            title=self.title,
+            classifier=self.classifier,
+            scale=self.scale,
+            unsound=self.unsound,
+            levels=Levels(level),
+            samples=self.samples,
+            classes=job.classes,
+            precision=job.precision,
+            seed=job.seed,
+            fingerprint=fingerprint(job.model),
+            details={
+                "certifier": repr(self),
+                "domain": job.domain.name,
+                "data": job.domain.fingerprint,
+                "dimensions": work.dimensions,
+                "n0": self.n0,
+                "seconds": time.perf_counter() - began,
+            },
+        )
+
+    def check_reach(self, dimensions: int) -> None:
+        """Refuse a radius that no samples could certify."""
+        reach = self.reach(dimensions)
+        if reach <= 0:
+            raise UsageError(
+                f"{self.samples} samples bound no median in {dimensions} dimensions at alpha {self.alpha:g}"
+            )
+        if self.radius is not None and self.radius > reach:
+            raise UsageError(
+                f"r = {self.radius:g} is beyond the reachable {reach:.3g} with {self.samples} samples "
+                f"(sigma {self.sigma:g}, {dimensions} dimensions, alpha {self.alpha:g})"
+            )
+
+    def estimate(self, job: Job) -> Cost:
+        """By trying two images."""
+        few = replace(job, domain=job.domain.subset(np.arange(min(2, len(job.domain)))), record=Memory(), workers=1)
+        work = _Work(self, few)
+        list(work(0))
+        began = time.perf_counter()
+        list(work(0))
+        passes = len(job.domain) * (self.n0 + self.samples)
+        seconds = (time.perf_counter() - began) / len(few.domain) * len(job.domain) / job.workers
+        return Cost(passes, seconds, passes, seconds)
+
+    def promise(self, job: Job) -> Promise:
+        """The head over medians."""
+        body, head = self.parts(job)
+        return MedianPromise(body, head, self.sigma, seed=job.seed)
+
+    def rederive(self, certificates: Certificates) -> FloatArray:
+        """The radius of the order statistic that held; whether it held only the samples know."""
+        assert certificates.levels is not None
+        dimensions = round(self.alpha / (2 * certificates.levels.final))
+        return np.maximum(self._radius(certificates.count, certificates.off_grid, dimensions), 0.0)
+
+    def parts(self, job: Job) -> tuple[nn.Module, Head]:
+        """What gives the numbers whose medians are taken, and the head over them."""
+        if self.level == "logits":
+            return job.model, Head(nn.Identity(), (job.classes,))
+        if not isinstance(job.model, SplitModel):
+            raise ModelError("representations need a SplitModel(encoder, head); level='logits' takes any classifier")
+        with torch.no_grad():
+            width = job.model.encoder(torch.zeros(1, *job.domain.shape)).flatten(1).shape[1]
+        return nn.Sequential(job.model.encoder, nn.Flatten()), Head(job.model.head, (int(width),))
+
+    def _radius(self, k: IntArray, off: FloatArray, dimensions: int) -> FloatArray:
+        """Of order statistics that hold; k = 0 is none."""
+        level = self.share(dimensions)
+        reached = order_radius(np.maximum(k, 1), self.samples, self.sigma, level) - off
+        if self.radius is not None:
+            # rounding in the last digit must not lose a radius that was asked for
+            reached = np.where(reached >= self.radius * (1 - 1e-12), self.radius, -1.0)
+        return np.where(k > 0, reached, -1.0)
+
+    def _guarantee(self, prepared: str) -> str:
+        what = "logits" if self.level == "logits" else "representations"
+        if self.unsound:
+            return (
+                f"NOT A GUARANTEE. The margin at the median of {what} against an L-infinity constant that was taken "
+                "from the L2 norms of rows: the true constant can be 25 times larger."
+            )
+        return (
+            f"The classifier that answers with {'the largest' if what == 'logits' else 'the head on the'} true median "
+            f"of the {what} (model in {prepared}; inputs rounded to 1/65280) under {Gaussian(self.sigma)!r} gives the "
+            f"certified class under every change of the input whose l2 norm ({Gaussian.units}) is at most the radius; "
+            f"for each image fixed before the seed was drawn, wrong with probability at most {self.alpha:g}. A median "
+            "of finitely many samples is another, random thing."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """The loop over a few images, in a form that can be sent to another process; yields (image, [class, k])."""
+
+    setting: MedianSmoothing
+    job: Job
+
+    def __call__(self, shard: int) -> Iterator[tuple[int, list[int]]]:
+        setting, job = self.setting, self.job
+        images = [image for image in self.shards[shard] if str(image) not in job.record.done]
+        if not images:
+            return
+        inputs = job.domain.take(np.array(images))[0]
+        placed = [self.voter.place_image(one[None]) for one in inputs]
+        few = self._drawn(placed, CHOOSING, setting.n0)
+        classes = self.head.answers(few.median(1).values if setting.n0 % 2 else few.quantile(0.5, 1))
+        ordered = self._drawn(placed, COUNTING, setting.samples).sort(1).values
+        distances = _off_grid(job, np.array(images))
+        found = self._order_statistic(ordered, classes, distances)
+        for image, winner, k in zip(images, classes.tolist(), found.tolist(), strict=True):
+            yield int(image), [winner, k]
+
+    @cached_property
+    def _parts(self) -> tuple[nn.Module, Head]:
+        return self.setting.parts(self.job)
+
+    @cached_property
+    def head(self) -> Head:
+        """Behind the medians."""
+        return self._parts[1]
+
+    @property
+    def dimensions(self) -> int:
+        """How many medians there are."""
+        return self.head.shape[0]
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        """What is sampled, frozen and made fast."""
+        job = self.job
+        return prepare(self._parts[0], job.domain.shape, precision=job.precision, backend=job.backend)
+
+    @cached_property
+    def voter(self) -> Voter:
+        """Noise on the grid, as for votes."""
+        return Voter(self.prepared, Gaussian(self.setting.sigma), self.job.domain.shape, self.dimensions)
+
+    @cached_property
+    def shards(self) -> list[IntArray]:
+        """Images whose samples are held together; how they are cut changes nothing."""
+        size = 4 * self.setting.samples * self.dimensions
+        most = max(1, min(SHARD_IMAGES, SHARD_BYTES // size))
+        images = len(self.job.domain)
+        count = max(-(-images // most), min(4 * self.job.workers, images))
+        return np.array_split(np.arange(images), count)
+
+    def __getstate__(self) -> dict[str, Any]:
+        job = replace(self.job, record=_Done(self.job.record.done))
+        return {"setting": self.setting, "job": job}
+
+    def _drawn(self, placed: list[Tensor], purpose: str, count: int) -> Tensor:
+        """Images x count x dimensions."""
+        noise_law, shape = Gaussian(self.setting.sigma), self.job.domain.shape
+        values = torch.empty(len(placed), count, self.dimensions)
+        for block in blocks(noise_law.size(shape), count):
+            noise = self.voter.place_noise(draw_block(noise_law, shape, block, self.job.seed, purpose))
+            here = min(block.stop, count) - block.start
+            for row, image in enumerate(placed):
+                values[row, block.start : block.start + here] = self.voter.outputs(image, noise, here)
+        if not bool(torch.isfinite(values).all()):
+            raise ModelError("the model returns values that are not numbers (NaN or infinite) on noisy inputs")
+        return values
+
+    def _order_statistic(self, ordered: Tensor, classes: Tensor, distances: FloatArray) -> IntArray:
+        """The smallest k, which is the largest radius, between whose k-th smallest and largest the class wins; 0: none.
+
+        Boxes of a larger k lie inside those of a smaller one, so that one change is to be found.
+        """
+        setting = self.setting
+        ranks = np.arange(1, setting.samples // 2 + 1)
+        radii = order_radius(ranks, setting.samples, setting.sigma, setting.share(self.dimensions))
+        last = int((radii > 0).sum())
+        if setting.radius is not None:
+            # the largest rank that still reaches the radius, sample by sample; the distance to the grid is on top
+            wanted = setting.radius * (1 - 1e-12) + distances
+            k = np.searchsorted(-radii, -wanted, side="right")
+            held = self._holds(ordered, classes, np.maximum(k, 1)) & (k > 0)
+            return np.where(held, k, 0)
+        low, high = np.zeros(len(classes), np.int64), np.full(len(classes), last)
+        held = self._holds(ordered, classes, high)
+        while np.any(high - low > 1):
+            middle = np.maximum((low + high) // 2, 1)
+            wins = self._holds(ordered, classes, middle)
+            low, high = np.where(wins, low, middle), np.where(wins, middle, high)
+        return np.where(held, high, 0)
+
+    def _holds(self, ordered: Tensor, classes: Tensor, k: IntArray) -> Any:
+        rows, places = torch.arange(len(classes)), torch.from_numpy(k)
+        low, high = ordered[rows, places - 1], ordered[rows, ordered.shape[1] - places]
+        if self.setting.unsound:
+            return self.head.holds_as_published(ordered.quantile(0.5, 1), low, high, classes)
+        return self.head.holds(low, high, classes, self.setting.bound)
+
+
+class _Done(Memory):
+    """What is done already, without the open file."""
+
+    def __init__(self, done: dict[str, Any]) -> None:
+        super().__init__()
+        self.done = dict(done)
+
+
+def _off_grid(job: Job, images: IntArray) -> FloatArray:
+    return off_grid(job.domain.take(images)[0].double().numpy(), "l2")

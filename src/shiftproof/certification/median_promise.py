@@ -1,0 +1,111 @@
+"""The classifier that answers with the head on a true median, to be attacked and asked again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from shiftproof.certification.boxes import box_margin, split_last
+from shiftproof.certification.head import Head
+from shiftproof.certification.promise import ASKING, Mask, lead_of
+from shiftproof.certification.sampling.bank import blocks, draw_block, grid_of, on_grid
+from shiftproof.perturbations.noise.gaussian import Gaussian
+from shiftproof.statistics import quantile_lower_index
+from shiftproof.types import FloatArray, IntArray
+
+__all__ = ["MedianPromise"]
+
+
+@dataclass(frozen=True, eq=False)
+class MedianPromise:
+    """The head over the median of noisy representations; attacked through the mean of a few."""
+
+    body: nn.Module
+    head: Head
+    sigma: float
+    seed: int = 0
+    samples: int = 16
+    votes: int = 2_000
+
+    classifier: ClassVar[str] = "median"
+    exact: ClassVar[bool] = False
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """All layers together."""
+        return nn.Sequential(self.body, self.head.module)
+
+    @property
+    def passes(self) -> int:
+        """One for each noisy copy."""
+        return self.samples
+
+    def scores(self, inputs: Tensor) -> Tensor:
+        """Logits of the mean of noisy representations, which is smoother than their median."""
+        noise = self._noise(tuple(inputs.shape[1:]), self.samples, "attack scores")
+        copies = inputs.repeat_interleave(self.samples, 0) + noise.repeat(len(inputs), *[1] * (inputs.ndim - 1))
+        values = self.body(copies).flatten(1).unflatten(0, (len(inputs), self.samples)).mean(1)
+        logits: Tensor = self.head.module(values)
+        return logits
+
+    def answers(self, inputs: Tensor) -> Tensor:
+        """The head on the median of many samples."""
+        return self.head.answers(self._medians(inputs))
+
+    def lead(self, inputs: Tensor, classes: IntArray) -> FloatArray:
+        """Of the logits."""
+        return lead_of(self.head.logits(self._medians(inputs)).numpy(), classes)
+
+    def refuted(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
+        """Where another class is ahead for every median that the samples allow."""
+        mask = np.zeros(len(inputs), bool)
+        for row, one in enumerate(inputs):
+            ordered = self._sampled(one[None]).sort(0).values
+            k = int(quantile_lower_index(self.votes, 0.5, level / (2 * ordered.shape[1])))
+            if k < 1:
+                continue
+            low, high = ordered[k - 1][None], ordered[self.votes - k][None]
+            best = int(self.head.answers((low + high) / 2))
+            if best != classes[row]:
+                # the other class only has to beat this one, everywhere in the box
+                mask[row] = bool(_beats(self.head, low, high, best, int(classes[row])))
+        return mask
+
+    def _medians(self, inputs: Tensor) -> Tensor:
+        return torch.stack([self._sampled(one[None]).median(0).values for one in inputs])
+
+    def _sampled(self, one: Tensor) -> Tensor:
+        with torch.no_grad():
+            noise = self._noise(tuple(one.shape[1:]), self.votes, ASKING)
+            return torch.cat([self.body(one + part).flatten(1) for part in torch.split(noise, 256)])
+
+    def _noise(self, shape: tuple[int, ...], count: int, purpose: str) -> Tensor:
+        law = Gaussian(self.sigma)
+        grid = grid_of(law)
+        parts = [
+            on_grid(draw_block(law, shape, block, self.seed, purpose) * self.sigma, grid) / grid
+            for block in blocks(law.size(shape), count)
+        ]
+        return torch.from_numpy(np.concatenate(parts)[:count]).float().view(count, *shape)
+
+
+def _beats(head: Head, low: Tensor, high: Tensor, one: int, other: int) -> bool:
+    """Whether one class is ahead of another everywhere in a box: the comparison of two, not of all."""
+    module = head.frozen
+    body, last = split_last(module)
+    if last is not None:
+        pair = nn.Linear(last.in_features, 2).double()
+        rows = [one, other]
+        with torch.no_grad():
+            pair.weight.copy_(last.weight[rows])
+            pair.bias.copy_(torch.zeros(2) if last.bias is None else last.bias[rows])
+        module = nn.Sequential(body, pair)
+        with torch.no_grad():
+            return bool(box_margin(module, low, high, torch.tensor([0])) > 0)
+    with torch.no_grad():
+        return bool(box_margin(module, low, high, torch.tensor([one])) > 0)

@@ -1,0 +1,136 @@
+"""The classifier of which certificates speak, in a form that can be attacked and asked again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import binom
+from torch import Tensor
+
+from shiftproof.attacks.victim import Base, Smoothed, Victim
+from shiftproof.certification.sampling.bank import blocks, draw_block
+from shiftproof.certification.sampling.voting import Voter
+from shiftproof.execution import single_threaded
+from shiftproof.models.prepare import Backend, Precision, Prepared, prepare
+from shiftproof.types import FloatArray, IntArray
+
+__all__ = ["BasePromise", "Mask", "Promise", "SmoothedPromise", "behind", "lead_of"]
+
+ASKING = "verification"
+"""Noise that certifies nothing: it is drawn to find certificates wrong."""
+
+Mask = NDArray[np.bool_]
+
+
+class Promise(Victim, Protocol):
+    """What a certificate promises: which class this classifier answers with, wherever in the ball the input is."""
+
+    def lead(self, inputs: Tensor, classes: IntArray) -> FloatArray:
+        """By how much the promised classes are ahead at inputs (N x ...), as measured; below 0 they are behind."""
+
+    def refuted(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
+        """Where another class wins; a class that does win is called refuted with probability `level` at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class BasePromise(Base):
+    """The classifier itself: what it answers is known without doubt."""
+
+    def lead(self, inputs: Tensor, classes: IntArray) -> FloatArray:
+        """Of the logits."""
+        with torch.no_grad():
+            logits = self.scores(inputs).double().cpu().numpy()
+        return lead_of(logits, classes)
+
+    def refuted(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
+        """Where the answer is another one."""
+        mask: Mask = self.answers(inputs).cpu().numpy() != classes
+        return mask
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothedPromise(Smoothed):
+    """The majority vote under noise, judged by votes that are counted as those of a certificate are."""
+
+    precision: Precision = "f32"
+    backend: Backend = "torch"
+
+    def answers(self, inputs: Tensor) -> Tensor:
+        """The class with most votes."""
+        return torch.from_numpy(self.counts(inputs).argmax(1)).to(inputs.device)
+
+    def counts(self, inputs: Tensor, shifts: FloatArray | None = None) -> IntArray:
+        """Votes for every class (N x classes) at inputs (N x shape); `shifts` (N x size) are added to the noise."""
+        shape = tuple(inputs.shape[1:])
+        with single_threaded():
+            voter = self._voter(shape)
+            images = [voter.place_image(one[None].cpu()) for one in inputs]
+            votes = np.zeros((len(inputs), voter.classes), np.int64)
+            for block in blocks(self.noise.size(shape), self.votes):
+                noise = voter.place_noise(draw_block(self.noise, shape, block, self.seed, ASKING))
+                count = min(block.stop, self.votes) - block.start
+                for row, image in enumerate(images):
+                    moved = noise if shifts is None else noise + torch.from_numpy(shifts[row]).float()
+                    votes[row] += voter.votes(image, moved, count)
+        return votes
+
+    def ballots(self, inputs: Tensor) -> IntArray:
+        """The votes, of one smoothed classifier: 1 x N x classes."""
+        return self.counts(inputs)[None]
+
+    def lead(self, inputs: Tensor, classes: IntArray) -> FloatArray:
+        """In parts of all votes."""
+        return lead_of(self.counts(inputs) / self.votes, classes)
+
+    def refuted(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
+        """Where another class has so many more votes that chance can't have made them."""
+        return behind(self.counts(inputs), classes, level)
+
+    def _voter(self, shape: tuple[int, ...]) -> Voter:
+        with torch.no_grad():
+            classes = self.model.to("cpu")(torch.zeros(1, *shape)).shape[1]
+        return Voter(self._prepared[shape], self.noise, shape, int(classes))
+
+    @cached_property
+    def _prepared(self) -> _Prepared:
+        return _Prepared(self)
+
+
+class _Prepared(dict[tuple[int, ...], Prepared]):
+    """Prepared models by shape of input, made when they are first asked for."""
+
+    def __init__(self, promise: SmoothedPromise) -> None:
+        super().__init__()
+        self._promise = promise
+
+    def __missing__(self, shape: tuple[int, ...]) -> Prepared:
+        promise = self._promise
+        self[shape] = prepare(promise.model, shape, precision=promise.precision, backend=promise.backend)
+        return self[shape]
+
+
+def lead_of(scores: FloatArray, classes: IntArray) -> FloatArray:
+    """The score (N x K) of each row's class less the best other one."""
+    rows = np.arange(len(scores))
+    others = scores.astype(np.float64)
+    own = others[rows, classes]
+    others[rows, classes] = -np.inf
+    return np.asarray(own - others.max(1))
+
+
+def behind(counts: IntArray, classes: IntArray, level: float) -> Mask:
+    """Where votes (N x K) show that some other class is likelier than the given one, wrongly with `level` at most.
+
+    Of the votes for either of two classes, half at least would be for the likelier one; the level is shared between the
+    other classes.
+    """
+    own = counts[np.arange(len(counts)), classes][:, None]
+    chance = np.asarray(binom.sf(counts - 1, counts + own, 0.5))
+    chance[np.arange(len(counts)), classes] = 1.0
+    mask: Mask = (chance * (counts.shape[1] - 1)).min(1) <= level
+    return mask

@@ -1,0 +1,134 @@
+"""`shiftproof attack`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shiftproof.cli.options import AsJson, Data, Seed, Workers, show_findings, show_json, show_table
+
+if TYPE_CHECKING:
+    from shiftproof.studies.attacking import Attacked
+
+__all__ = ["command"]
+
+
+def command(
+    data: Data,
+    model: Annotated[str, typer.Option("--model", help="file:PATH of a trained model, or python:PKG.MOD:FN.")],
+    threat: Annotated[str, typer.Option("--threat", help="Norm and size of the change: linf:8/255, l2:0.5, l1:2.")],
+    domain: Annotated[str | None, typer.Option("--domain", help="Domains to attack: a,b.", show_default="all")] = None,
+    attack: Annotated[str, typer.Option("--attack", help="See: shiftproof ls attacks")] = "pgd",
+    steps: Annotated[
+        int | None, typer.Option("--steps", min=1, help="Steps of the attack.", show_default="as the attack says")
+    ] = None,
+    eps: Annotated[
+        str | None, typer.Option("--eps", help="Several sizes: 0.01,8/255.", show_default="that of the threat")
+    ] = None,
+    smoothed: Annotated[
+        str | None, typer.Option("--smoothed", help="Attack the majority vote under a noise: gaussian:0.25.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many samples a domain.")] = None,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder to write to.", show_default="runs/attack-<hash>")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Options of attack, data and model: attack.rule=sign, data.size=64."),
+    ] = None,
+    workers: Workers = None,
+    json: AsJson = False,
+) -> None:
+    """Attack a model on each domain: how much of its accuracy is left when every image may be changed a little.
+
+    Writes a table (csv), the figures (json) and, for several sizes, a picture.
+    """
+    import os
+
+    from shiftproof.attacks import ATTACKS
+    from shiftproof.domains import load_domains
+    from shiftproof.errors import UsageError
+    from shiftproof.execution import check_writable
+    from shiftproof.models import MODELS, load_model
+    from shiftproof.perturbations import Threat
+    from shiftproof.perturbations.noise import as_noise
+    from shiftproof.perturbations.threat import parse_eps
+    from shiftproof.studies.attacking import Assault
+    from shiftproof.studies.certifying import places
+    from shiftproof.studies.jobs import digest
+
+    options = _options(set_ or [])
+    chosen = {
+        "threat": Threat.parse(threat),
+        **({} if steps is None else {"steps": steps}),
+        **options.get("attack", {}),
+    }
+    method = ATTACKS.create(attack, chosen)
+    budgets = [method.threat.eps] if eps is None else [parse_eps(part.strip()) for part in eps.split(",")]
+    noise = None if smoothed is None else as_noise(smoothed)
+    domains = load_domains(data, **options.get("data", {}))
+    if model in MODELS:
+        raise UsageError(f"{model!r} is a network without training; attack a trained one: --model file:PATH")
+    loaded = load_model(model, domains, seed=seed, **options.get("model", {})).eval()
+    where = places(domains, None if domain is None else [name.strip() for name in domain.split(",")], model, limit)
+    assault = Assault(loaded, where, method, budgets, noise, seed)
+    folder = out or Path("runs") / f"attack-{digest(assault.asked)}"
+    assault.check(folder)
+    check_writable(folder)
+    answers = assault.run(workers or os.cpu_count() or 1, progress="lines")
+    written = assault.write(answers, folder)
+    findings = list(assault.findings())
+    if json:
+        every = [one.summary() for one in answers]
+        notes = [finding.message for finding in findings]
+        # with several domains the first one's figures are at the top, and all are in `results`
+        show_json({**every[0], "model": model, "results": every, "findings": notes, "out": str(folder)})
+        return
+    _show(answers)
+    show_findings(findings)
+    typer.echo(f"\nwritten to {folder}: {', '.join(written)}")
+
+
+def _options(changes: list[str]) -> dict[str, dict[str, Any]]:
+    """--set attack.rule=sign, --set data.size=64, --set model.architecture=cnn."""
+    from shiftproof.errors import UnknownName, UsageError
+    from shiftproof.studies.files import apply_override
+
+    document: dict[str, Any] = {}
+    for change in changes:
+        apply_override(document, change)
+    for key, value in document.items():
+        if key not in ("attack", "data", "model"):
+            raise UnknownName("key of --set", key, ["attack", "data", "model"])
+        if not isinstance(value, dict):
+            raise UsageError(f"--set {key}={value} should name an option, such as --set attack.rule=sign")
+    return document
+
+
+def _show(answers: list[Attacked]) -> None:
+    from shiftproof.studies.attacking import median_distance
+
+    first = answers[0].results
+    header = ["domain", "clean", *(f"eps {result.threat.eps:.4g}" for result in first), "median distance"]
+    rows = []
+    for one in answers:
+        estimates = [one.clean, *(one.accuracy(result) for result in one.results)]
+        cells = [f"{e.value:.1%}\n{100 * e.low:.1f} to {100 * e.high:.1f}" for e in estimates]
+        last = one.results[-1]
+        distance, count = median_distance(last), int(last.overturned.sum())
+        rows.append([one.place.domain.name, *cells, "-" if distance is None else f"{distance:.4g}\n{count} overturned"])
+    show_table(header, rows)
+    for one in answers:
+        typer.echo(f"{one.place.domain.name}: {len(one.place.domain):,} images ({one.place.what})")
+    typer.echo(
+        f"Accuracy of the {first[0].classifier} classifier on attacked images; eps and distance are "
+        f"{first[0].threat.norm}, in pixel values in [0, 1]. A stronger attack can only find more."
+    )
+    grouped = any(one.place.domain.groups is not None for one in answers)
+    kind = "intervals of a bootstrap over groups" if grouped else "Clopper-Pearson intervals over images"
+    typer.echo(
+        f"Small figures are 95 % {kind}; the distance is that of images overturned at eps {first[-1].threat.eps:.4g}."
+    )

@@ -1,0 +1,66 @@
+"""Certifiers from what was typed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shiftproof.certification import Certifier
+    from shiftproof.perturbations.noise import Noise
+
+__all__ = ["certifiers_from", "options_from"]
+
+
+def certifiers_from(certifier: str, given: dict[str, Any], options: dict[str, dict[str, Any]]) -> list[Certifier]:
+    """One certifier for each sigma, or one for all where it takes several."""
+    from shiftproof.certification import CERTIFIERS
+    from shiftproof.errors import UsageError
+
+    known = CERTIFIERS[certifier].options
+    own = {"samples" if key == "n" and "samples" in known else key: value for key, value in given.items()}
+    noise, sigma = own.pop("noise", None), own.pop("sigma", None)
+    scales = [part.strip() for part in (sigma or "0.25").split(",")]
+    for key in own:
+        if key not in known:
+            raise UsageError(f"--{key.replace('_', '-')} means nothing to {certifier}, which takes {', '.join(known)}")
+    own |= options["certifier"]
+    if "noise" in known:
+        return [CERTIFIERS.create(certifier, {**own, "noise": one}) for one in _noises(noise, scales, options["noise"])]
+    if noise is not None or options["noise"]:
+        raise UsageError(f"--noise means nothing to {certifier}")
+    if "sigmas" in known:
+        return [CERTIFIERS.create(certifier, {"sigmas": [float(one) for one in scales], **own})]
+    if "sigma" in known:
+        chosen = scales if sigma is not None else [str(known["sigma"] if known["sigma"] is not ... else scales[0])]
+        return [CERTIFIERS.create(certifier, {"sigma": one, **own}) for one in chosen]
+    if sigma is not None:
+        raise UsageError(f"--sigma means nothing to {certifier}")
+    return [CERTIFIERS.create(certifier, own)]
+
+
+def _noises(text: str | None, scales: list[str], options: dict[str, Any]) -> list[Noise]:
+    """One noise for each scale; `gaussian:0.5` says both."""
+    from shiftproof.errors import UsageError
+    from shiftproof.perturbations.noise import NOISES
+
+    name, _, given = (text or "gaussian").partition(":")
+    first = next(iter(NOISES[name].options))
+    asked = given.split(",") if given else scales
+    chosen = [NOISES.create(name, {first: value.strip(), **options}) for value in asked]
+    if len(set(chosen)) != len(chosen):
+        raise UsageError(f"--sigma {','.join(scales)} names the same noise twice")
+    return chosen
+
+
+def options_from(changes: list[str]) -> dict[str, dict[str, Any]]:
+    """--set data.size=64, --set model.architecture=cnn, --set noise.k=3, --set certifier.rule=selection."""
+    from shiftproof.errors import UnknownName
+    from shiftproof.studies.files import apply_override
+
+    document: dict[str, Any] = {key: {} for key in ("data", "model", "noise", "certifier")}
+    for change in changes:
+        apply_override(document, change)
+    for key in document:
+        if key not in ("data", "model", "noise", "certifier"):
+            raise UnknownName("key of --set", key, ["data", "model", "noise", "certifier"])
+    return document

@@ -1,0 +1,74 @@
+"""`shiftproof explain`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shiftproof.cli.certifiers import certifiers_from, options_from
+from shiftproof.cli.options import AsJson, show_json, show_table
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from shiftproof.domains import Domain
+
+__all__ = ["command"]
+
+
+def command(
+    model: Annotated[str, typer.Option("--model", help="file:PATH, python:PKG.MOD:FN, or a name with --data.")],
+    data: Annotated[
+        str | None, typer.Option("--data", help="Samples to certify.", show_default="any of the model's shape")
+    ] = None,
+    certifier: Annotated[str | None, typer.Option("--certifier", help="Only this one.", show_default="all")] = None,
+    sigma: Annotated[str | None, typer.Option("--sigma", help="Scale of the noise.")] = None,
+    n: Annotated[int | None, typer.Option("--n", help="Votes or samples.")] = None,
+    alpha: Annotated[float | None, typer.Option("--alpha", help="Probability of error.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Options: certifier.radius=0.2, model.width=64, data.size=28.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Say which certificates apply to a model, and why others do not."""
+    from dataclasses import asdict
+
+    from shiftproof.certification import explain
+    from shiftproof.domains import load_domains
+    from shiftproof.errors import UsageError
+    from shiftproof.models import load_model
+    from shiftproof.studies.certifying import calibration_pool, places
+
+    options = options_from(set_ or [])
+    given = {key: value for key, value in {"sigma": sigma, "n": n, "alpha": alpha}.items() if value is not None}
+    if certifier is None and (given or options["certifier"]):
+        raise UsageError("options of a certifier need to know which: --certifier NAME")
+    chosen = None if certifier is None else certifiers_from(certifier, given, options)
+    domains = None if data is None else load_domains(data, **options["data"])
+    loaded = load_model(model, domains, **options["model"])
+    if not model.startswith("python:"):
+        loaded.eval()
+    domain = _like(loaded) if domains is None else places(domains, None, model, None)[0].domain
+    pool = None if domains is None else calibration_pool(domains, None, model)
+    found = explain(loaded, domain, chosen, calibration=pool)
+    if json:
+        show_json({"certifiers": [asdict(one) for one in found]})
+        return
+    rows = [["yes" if one.applies else "no", one.certifier, one.why, one.options] for one in found]
+    show_table(["applies", "certifier", "why", "as"], rows)
+
+
+def _like(model: nn.Module) -> Domain:
+    """Two samples of the shape that a model of ours was built for."""
+    import numpy as np
+
+    from shiftproof.domains import Domain
+    from shiftproof.errors import UsageError
+    from shiftproof.rng import numpy_generator
+
+    built: Any = getattr(model, "architecture", None)
+    if built is None:
+        raise UsageError("the model does not say what inputs it takes: give --data")
+    images = numpy_generator(0, "explain").integers(0, 256, (2, *built.shape)).astype(np.uint8)
+    return Domain.from_arrays("samples", images, [0, 1], [str(c) for c in range(built.classes)])
