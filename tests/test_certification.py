@@ -713,7 +713,7 @@ def test_a_log_never_rounds_up(model: nn.Module, tmp_path: Path) -> None:
     assert np.array_equal(again.prediction, certificates.prediction)
     assert (again.radius <= certificates.radius).all()
     assert (certificates.radius - again.radius < 1.1e-6).all()
-    with pytest.raises(UsageError, match="no votes"):
+    with pytest.raises(UsageError, match="only the votes"):
         again.at_alpha(0.1)
     with pytest.raises(UsageError, match="12 certificates but 3 labels"):
         certificates.to_log(tmp_path / "log.tsv", [0, 1, 2])

@@ -368,7 +368,7 @@ def test_certify_writes_certificates_logs_table_and_picture(run: Call, a_model: 
     code, out, _ = run(*certify(a_model, "--sigma", "0.25,0.5", "--out", tmp_path / "c", "--json"))
     assert code == 0
     result = json.loads(out.splitlines()[-1])
-    assert {(one["domain"], one["noise"]) for one in result["results"]} == {
+    assert {(one["domain"], one["certificate"]) for one in result["results"]} == {
         (domain, noise) for domain in ("e=0.1", "e=0.2", "e=0.9") for noise in ("gaussian 0.25", "gaussian 0.5")
     }
     assert {"accuracy", "average_certified_radius", "certified_accuracy", "abstained", "n", "alpha"} <= set(result)
@@ -400,7 +400,7 @@ def test_certify_knows_every_noise(run: Call, a_model: Path, noise: str) -> None
     options = ["--noise", noise, "--sigma", 0.2, "--domain", "e=0.9", "--json", "--n", 100]
     code, out, err = run(*certify(a_model, *options))
     assert code == 0, err
-    assert json.loads(out)["noise"].startswith(noise)
+    assert json.loads(out)["certificate"].startswith(noise)
 
 
 def test_certify_takes_options_of_a_noise(run: Call, a_model: Path) -> None:

@@ -90,12 +90,13 @@ class Certificates:
     def blank(cls, ids: NDArray[np.object_], prediction: IntArray, radius: FloatArray, **others: Any) -> Certificates:
         """Certificates of which only some columns are given. Where the radius is 0 or less they abstain."""
         n, held = len(ids), radius > 0
+        skipped = others.get("skipped", np.zeros(n, bool))
         nothing, unknown = np.zeros(n, np.int64), np.full(n, np.nan)
         columns = {
             "chosen": prediction,
-            "prediction": np.where(held, prediction, ABSTAIN),
+            "prediction": np.where(held | skipped, prediction, ABSTAIN),
             "radius": np.where(held, radius, 0.0),
-            "skipped": np.zeros(n, bool),
+            "skipped": skipped,
             "count": nothing,
             "runner_up": nothing - 1,
             "runner_up_count": nothing,

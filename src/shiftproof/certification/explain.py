@@ -12,7 +12,7 @@ from shiftproof.certification.checks import check_classifier
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ShiftproofError
 
-__all__ = ["Explanation", "explain", "require_applicable"]
+__all__ = ["Explanation", "explain"]
 
 _USUAL = {"noise": "gaussian:0.25", "sigma": 0.25, "sigmas": (0.25, 0.5)}
 """For certifiers that can't be made without a scale."""
@@ -45,11 +45,6 @@ def explain(
     """
     chosen = list(_usual()) if certifiers is None else list(certifiers)
     return [_explained(one, model, domain, calibration) for one in chosen]
-
-
-def require_applicable(certifier: Certifier, job: Job) -> None:
-    """Refuse, in a sentence, a certifier that can't be used on the job's classifier."""
-    certifier.applies(job)
 
 
 def _explained(certifier: Certifier, model: nn.Module, domain: Domain, calibration: Domains | None) -> Explanation:

@@ -47,7 +47,7 @@ def order_radius(k: IntArray, samples: int, sigma: float, level: float) -> Float
     bound for k - 1 of all samples. Negative where not even the median at the input itself is bounded.
 
     >>> order_radius(np.array([1, 40]), 500, 0.1, 1e-4 / 1280).round(4)
-    array([0.1849, 0.1002])
+    array([0.1849, 0.1004])
     """
     return np.asarray(-sigma * ndtri(upper_bound(np.asarray(k) - 1, samples, level)))
 

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import typer
 
-from shiftproof.cli import attack, certify, data, doctor, estimate, explain, ls, report, run, train, validate
+from shiftproof.cli import attack, certify, data, doctor, estimate, explain, ls, report, run, train, validate, verify
 from shiftproof.errors import ShiftproofError, suggestion
 
 __all__ = ["app", "main"]
@@ -24,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for verb in (run, train, certify, attack, explain, report, estimate, validate, ls, doctor):
+for verb in (run, train, certify, attack, explain, verify, report, estimate, validate, ls, doctor):
     app.command(name=verb.__name__.rsplit(".", 1)[-1])(verb.command)
 app.add_typer(data.app, name="data")
 

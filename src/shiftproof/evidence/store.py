@@ -6,6 +6,8 @@ import hashlib
 import io
 import json
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,23 @@ from shiftproof.errors import DataError
 from shiftproof.evidence.record import SCHEMA, Evidence
 from shiftproof.execution import Journal, write_atomically
 
-__all__ = ["EvidenceStore", "slug"]
+__all__ = ["EvidenceStore", "StoredFile", "slug"]
 
 _LONGEST = 80
-_IDENTITY = b"shiftproof.identity"
+_IDENTITY, _CONTENT = b"shiftproof.identity", b"shiftproof.content"
+
+
+@dataclass(frozen=True, eq=False)
+class StoredFile:
+    """A file of evidence: its rows, the question that they answer, and whether they are as they were written.
+
+    `untouched` is None for a file from before that was noted.
+    """
+
+    path: Path
+    rows: Evidence
+    identity: dict[str, Any]
+    untouched: bool | None
 
 
 class EvidenceStore:
@@ -47,8 +62,18 @@ class EvidenceStore:
     def finish(self, path: Path, rows: Evidence, identity: dict[str, Any]) -> None:
         """Write the rows of a probe that has ended, in one atomic step."""
         buffer = io.BytesIO()
-        pq.write_table(rows.table.replace_schema_metadata({_IDENTITY: json.dumps(identity).encode()}), buffer)
+        notes = {_IDENTITY: json.dumps(identity).encode(), _CONTENT: _content(rows.table).encode()}
+        pq.write_table(rows.table.replace_schema_metadata(notes), buffer)
         write_atomically(path, buffer.getvalue())
+
+    def files(self) -> Iterator[StoredFile]:
+        """Every finished file, with what it says of itself."""
+        for path in sorted(self.root.rglob("*.parquet")):
+            table = _read(path)
+            notes = table.schema.metadata or {}
+            rows = table.replace_schema_metadata(None)
+            whole = None if _CONTENT not in notes else notes[_CONTENT].decode() == _content(rows)
+            yield StoredFile(path, Evidence(rows), json.loads(notes.get(_IDENTITY, b"{}")), whole)
 
     def read(self) -> Evidence:
         """All finished rows."""
@@ -66,6 +91,16 @@ def slug(name: str) -> str:
     if safe == name and 0 < len(name) <= _LONGEST:
         return name
     return f"{safe[:_LONGEST] or 'unnamed'}-{hashlib.blake2b(name.encode(), digest_size=3).hexdigest()}"
+
+
+def _content(table: Any) -> str:
+    """A hash of what is in a table, however it is laid out; columns without a value do not count."""
+    digest = hashlib.sha256()
+    for name in table.column_names:
+        values = table.column(name).to_pylist()
+        if any(value is not None for value in values):
+            digest.update(json.dumps([name, values]).encode())
+    return digest.hexdigest()
 
 
 def _read(path: Path) -> Any:

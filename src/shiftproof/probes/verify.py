@@ -127,7 +127,7 @@ def _asked_again(case: Case, promise: Promise, chosen: IntArray) -> Iterator[Fin
     # an image that stopped early stopped at a good moment: its votes are allowed more luck
     luck = np.where(case.certificates.bound[chosen] == STOPPED, 1e-3, 1.0)
     level = WRONGLY_BROKEN / chance.size
-    odd = chance < level * luck
+    odd = chance < level * luck[:, None]
     if odd.any():
         _, row, _ = np.unravel_index(int(np.argmin(chance)), chance.shape)
         message = (

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from shiftproof.certification import Certificates, Certifier, certify
+from shiftproof.catalogue import options_of
+from shiftproof.certification import CERTIFIERS, Certificates, Certifier, certify
 from shiftproof.certification.certifier import Job, Memory
 from shiftproof.certification.certify import identity
 from shiftproof.certification.checks import check_classifier
-from shiftproof.certification.explain import require_applicable
 from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain, Domains, held_out
 from shiftproof.domains.splits import train_part
@@ -27,6 +27,7 @@ from shiftproof.models import read_card
 from shiftproof.models.files import fingerprint
 from shiftproof.models.load import model_path
 from shiftproof.models.prepare import Backend, Precision
+from shiftproof.perturbations.noise import Noise, as_record
 from shiftproof.report.certified import Series, figures, series_of
 from shiftproof.types import Cost, IntArray
 
@@ -144,6 +145,11 @@ class Question:
             "backend": self.backend,
         }
 
+    @property
+    def recorded(self) -> list[dict[str, Any]]:
+        """The settings in a form from which `as_certifier` makes them again."""
+        return [_recorded(setting) for setting in self.settings]
+
     def check(self) -> None:
         """Refuse what can't be answered, before anything is written."""
         if self.alphas and not isinstance(self.settings[0], RandomizedSmoothing):
@@ -151,12 +157,9 @@ class Question:
         for place in self.where:
             job = self._job(place, 1)
             for one in self.settings:
-                if isinstance(one, RandomizedSmoothing):
-                    for alpha in self.alphas:
-                        replace(one, alpha=alpha)
-                if isinstance(one, RandomizedSmoothing) and one.largest_radius(job.classes) <= 0:
-                    raise UsageError(f"{one.n} votes can't certify anything at alpha {one.alpha:g}; give a larger n")
-                require_applicable(one, job)
+                one.applies(job)
+                for alpha in self.alphas:
+                    replace(one, alpha=alpha).applies(job)  # type: ignore[type-var]
 
     def estimate(self, workers: int) -> list[tuple[Place, Certifier, Cost]]:
         """What the answer will take; nothing is written."""
@@ -165,7 +168,7 @@ class Question:
     def answer(self, folder: Path, workers: int = 1, progress: Mode = "auto") -> list[Certified]:
         """Certificates of every place under every setting; what is finished in `folder` is not done again."""
         with only_one(folder):
-            _keep_to_one_question(folder, self.asked, self.source)
+            _keep_to_one_question(folder, self.asked, {**self.source, "settings": self.recorded, "seed": self.seed})
             counted = [one for place in self.where for one in self._certified(place.domain, folder, workers, progress)]
         others = [
             replace(one, certificates=one.certificates.at_alpha(alpha)) for alpha in self.alphas for one in counted
@@ -216,6 +219,18 @@ class Question:
             Certified(domain.name, setting, one, domain.labels, domain.groups, path)
             for setting, one, path in zip(settings, certificates, paths, strict=True)
         ]
+
+
+def _recorded(certifier: Certifier) -> dict[str, Any]:
+    record: dict[str, Any] = {"name": CERTIFIERS.name_of(certifier)}
+    for name in options_of(type(certifier)):
+        value = getattr(certifier, name)
+        if isinstance(value, Noise):
+            value = as_record(value)
+        record[name] = (
+            value if value is None or isinstance(value, bool | int | float | list | tuple | dict) else str(value)
+        )
+    return record
 
 
 def _keep_to_one_question(folder: Path, asked: dict[str, Any], source: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from shiftproof.catalogue import plain_options
 from shiftproof.domains import Domains
 from shiftproof.domains.registry import data_set
 from shiftproof.errors import StorageError
+from shiftproof.evidence import slug
 from shiftproof.execution import Mode
 from shiftproof.models import MODELS, load_model, read_card, save_model
 from shiftproof.models.architecture import split_options
@@ -28,7 +29,7 @@ from shiftproof.studies.schema import Choice, ModelSpec, Study
 from shiftproof.training import Fit, train
 from shiftproof.types import Finding
 
-__all__ = ["digest", "resolved", "seen_target", "train_to_file"]
+__all__ = ["digest", "load_trained", "model_file", "resolved", "seen_target", "train_to_file"]
 
 
 def resolved(study: Study) -> dict[str, Any]:
@@ -124,6 +125,16 @@ def seen_target(name: str, card: dict[str, Any], target: str | None) -> list[Fin
         return []
     message = f"{name} started from a model that was trained on {target}, which is not unseen then"
     return [Finding("warn", "target-seen", message)]
+
+
+def load_trained(spec: ModelSpec, sources: Domains, folder: Path, name: str) -> nn.Module:
+    """The model called `name` of a run, as it is on disk."""
+    return _reload(spec, sources, model_file(folder, name))
+
+
+def model_file(folder: Path, name: str) -> Path:
+    """Where a run keeps a model."""
+    return folder / "models" / f"{slug(name)}.safetensors"
 
 
 def _reload(spec: ModelSpec, sources: Domains, path: Path) -> nn.Module:

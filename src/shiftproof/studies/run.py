@@ -18,7 +18,7 @@ from shiftproof.report.page import FORMATS, render_page
 from shiftproof.studies.data import StudyData, data_findings, load_study_data
 from shiftproof.studies.environment import environment
 from shiftproof.studies.files import find_study, validated
-from shiftproof.studies.jobs import digest, resolved, seen_target, train_to_file
+from shiftproof.studies.jobs import digest, model_file, resolved, seen_target, train_to_file
 from shiftproof.studies.schema import Study
 from shiftproof.types import Finding
 
@@ -113,7 +113,7 @@ def run_study(
             name: train_to_file(
                 spec,
                 data,
-                folder / "models" / f"{slug(name)}.safetensors",
+                model_file(folder, name),
                 folder / "checkpoints" / f"{slug(name)}.ckpt",
                 seed=study.seed,
                 data=config["data"],

@@ -1,0 +1,49 @@
+"""`shiftproof verify RUN`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shiftproof.cli.options import EXIT_FAILED, AsJson, show_findings, show_json
+
+__all__ = ["command"]
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run, or of shiftproof certify.")],
+    part: Annotated[
+        int,
+        typer.Option("--part", min=1, help="Certificates of each model, domain and setting to ask again and attack."),
+    ] = 24,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Of what is drawn to doubt.", show_default="a fresh one")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Try to break what a run certifies; exit 2 if anything is broken.
+
+    Derives every radius again from its record, asks a random part again with fresh noise, attacks inside certified
+    balls, and checks hashes and that certified samples are right wherever else they were measured.
+    """
+    import secrets
+    from dataclasses import asdict
+
+    from shiftproof.studies.verifying import verify_folder
+
+    chosen = secrets.randbits(32) if seed is None else seed
+    findings = []
+    for finding in verify_folder(run, seed=chosen, part=part):
+        findings.append(finding)
+        if not json:
+            show_findings([finding])
+    failed = [finding for finding in findings if finding.level == "fail"]
+    if json:
+        show_json({"broken": len(failed), "seed": chosen, "findings": [asdict(finding) for finding in findings]})
+    else:
+        verdict = f"{len(failed)} checks failed" if failed else "nothing is broken"
+        typer.echo(f"\n{verdict}; {len(findings)} checks, seed {chosen} (give it as --seed to repeat them)")
+    if failed:
+        raise typer.Exit(EXIT_FAILED)

@@ -1,0 +1,82 @@
+"""certified <= attacked <= clean, sample by sample, where all three speak of the same classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shiftproof.evidence import Evidence
+from shiftproof.types import Finding
+
+__all__ = ["sandwich_findings"]
+
+_SLACK = 1e-6
+"""An attack of float32 may end this much outside its ball, relative to it."""
+_EDGE = 0.2
+"""In scales of the noise: this far inside a radius, a majority has 58 % at least."""
+
+
+def sandwich_findings(evidence: Evidence) -> Iterator[Finding]:
+    """Failures where the same classifier is certified and yet wrong; where classifiers differ, both numbers."""
+    for model in evidence.distinct("model"):
+        for domain in evidence.where(model=model).distinct("domain"):
+            yield from _findings(evidence.where(model=model, domain=domain), f"{model} on {domain}")
+
+
+def _findings(rows: Evidence, name: str) -> Iterator[Finding]:
+    certified = rows.where(probe="certify")
+    for setting in certified.distinct("setting"):
+        held = certified.where(setting=setting)
+        if held["unsound"][0]:
+            continue
+        for probe in ("clean", "attack"):
+            others = rows.where(probe=probe)
+            for other in others.distinct("setting"):
+                yield from _compared(held, others.where(setting=other), name, probe)
+
+
+def _compared(held: Evidence, other: Evidence, name: str, probe: str) -> Iterator[Finding]:
+    title = str(held["title"][0] or held["noise"][0])
+    eps = float(other["eps"][0]) if probe == "attack" else 0.0
+    if probe == "attack" and other["norm"][0] != held["norm"][0]:
+        return
+    known = dict(zip(other["sample"].tolist(), range(len(other)), strict=True))
+    pairs = np.array([(i, known[one]) for i, one in enumerate(held["sample"].tolist()) if one in known], np.int64)
+    if not len(pairs):
+        return
+    mine, theirs = pairs[:, 0], pairs[:, 1]
+    radius = np.where(held["skipped"].astype(bool), 0.0, held["radius"].astype(np.float64))[mine]
+    # finitely many votes can miss a majority that is thin: at the very edge of a radius they prove nothing
+    edge = _EDGE * float(held["scale"][0]) if held["classifier"][0] == "smoothed" else 0.0
+    safe: NDArray[np.bool_] = (radius > eps * (1 + _SLACK) + edge) & held["correct"].astype(bool)[mine]
+    right = other["correct"].astype(bool)[theirs]
+    what = "as they are" if probe == "clean" else f"under an attack of {other['norm'][0]} {eps:g}"
+    if _same_classifier(held, other):
+        broken = safe & ~right
+        if broken.any():
+            sample = held["sample"][mine[int(np.argmax(broken))]]
+            message = (
+                f"{name}, {title}: {int(broken.sum())} samples are certified right beyond {eps:g} and wrong {what}, "
+                f"such as {sample}"
+            )
+            yield Finding("fail", "sandwich-broken", message, {"samples": int(broken.sum())})
+        else:
+            message = f"{name}, {title}: all {int(safe.sum())} samples certified beyond {eps:g} are right {what}"
+            yield Finding("pass", "sandwich-holds", message)
+    elif probe == "attack":
+        message = (
+            f"{name}, {title}: {safe.mean():.1%} certified beyond {eps:g} ({held['classifier'][0]} classifier), "
+            f"{right.mean():.1%} right {what} ({other['classifier'][0]} classifier): no order is claimed"
+        )
+        yield Finding("pass", "sandwich-other-classifier", message)
+
+
+def _same_classifier(held: Evidence, other: Evidence) -> bool:
+    """The same kind, and for smoothed ones the same noise."""
+    if held["classifier"][0] != other["classifier"][0]:
+        return False
+    if held["classifier"][0] == "base":
+        return True
+    return bool(held["classifier"][0] == "smoothed" and held["noise"][0] and held["noise"][0] == other["noise"][0])
