@@ -8,6 +8,7 @@ from shiftproof.certification.certifier import CERTIFIERS, Certifier, Job
 from shiftproof.certification.certify import certify
 from shiftproof.certification.explain import Explanation, explain
 from shiftproof.certification.sampling.stopping import Radii, Within
+from shiftproof.certification.transfer import transferred_radius
 from shiftproof.certification.wording import TOGETHER
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Within",
     "certify",
     "explain",
+    "transferred_radius",
 ]
 
 

@@ -37,7 +37,7 @@ def explain(
 ) -> list[Explanation]:
     """For each certifier of the catalogue, or those given, whether it applies to `model` on samples like `domain`'s.
 
-    >>> import torch
+    >>> import numpy as np
     >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2)).eval()
     >>> domain = Domain.from_arrays("d", np.zeros((2, 1, 2, 2), np.uint8), [0, 1], ["a", "b"])
     >>> [one.certifier for one in explain(model, domain) if one.applies]

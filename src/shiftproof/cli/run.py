@@ -52,6 +52,7 @@ def command(
                 "run": str(run.folder),
                 "report": str(written[0]),
                 **accuracy_json(table),
+                "stressed": {one.title: accuracy_json(one.table) for one in content.stressed()},
                 "certified": [
                     figures(one, nice_radii(series)) for series in by_setting(content.series()) for one in series
                 ],
@@ -61,5 +62,8 @@ def command(
         )
         return
     show_accuracy(table)
+    for one in content.stressed():
+        typer.echo(f"{one.title} ({one.classifier} classifier):")
+        show_accuracy(one.table)
     show_findings(findings)
     typer.echo(f"\nreport  {written[0]}\nrun     {run.folder}")

@@ -5,11 +5,12 @@ with probability e. Where e = 0.1 or 0.2, trusting colour beats reading the digi
 in ten.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from shiftproof.domains.digits import embedded_digits
 from shiftproof.domains.domain import Domain, Domains
@@ -18,7 +19,7 @@ from shiftproof.domains.registry import DOMAINS, find_file
 from shiftproof.rng import numpy_generator
 from shiftproof.types import IntArray
 
-__all__ = ["ColoredDigits", "ColoredMNIST", "colored_domain"]
+__all__ = ["ColoredDigits", "ColoredMNIST", "colored_domain", "other_colour"]
 
 CLASSES = ("0-4", "5-9")
 LABEL_NOISE = 0.25
@@ -39,7 +40,13 @@ def colored_domain(
     colours = labels ^ (generator.random(len(digits)) < flip)
     inputs = np.zeros((len(images), 2, *images.shape[1:]), images.dtype)
     inputs[np.arange(len(images)), colours.astype(np.int64)] = images
-    return Domain.from_arrays(f"e={flip}", inputs, labels, CLASSES, ids=ids)
+    domain = Domain.from_arrays(f"e={flip}", inputs, labels, CLASSES, ids=ids)
+    return replace(domain, counterfactual=other_colour)
+
+
+def other_colour(inputs: Tensor) -> Tensor:
+    """The same digits in the other colour (N x 2 x H x W)."""
+    return inputs.flip(1)
 
 
 @DOMAINS.register(

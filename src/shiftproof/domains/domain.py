@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -33,6 +33,8 @@ class Domain:
     `inputs` are float32 in [0, 1] when taken, before any normalisation. `ids` are stable names of the samples: equal
     ids in two domains mean the same thing measured twice. `groups` (patient, slide, author) are never torn apart by a
     split. `splits`, where the data set comes with them, say train, validation or test for each sample.
+    `counterfactual`, where a data set is constructed, turns inputs into what they would be elsewhere: the same digit in
+    the other colour.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Domain:
     ids: NDArray[np.object_]
     groups: NDArray[np.object_] | None = None
     splits: NDArray[np.object_] | None = None
+    counterfactual: Callable[[Tensor], Tensor] | None = None
 
     def __post_init__(self) -> None:
         columns = {"labels": self.labels, "ids": self.ids, "groups": self.groups, "splits": self.splits}

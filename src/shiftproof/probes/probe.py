@@ -92,7 +92,17 @@ def run_probe(
     with store.journal(path, identity) as journal:
         label = f"{getattr(probe, 'title', name)}: {model_name} on {domain.name}"
         columns = probe.collect(ProbeTask(model, domain, journal, seed, workers, progress, label, calibration))
-        rows = _rows(columns, domain, model_name, name, repr(probe), probe.classifier, seed)
+        constants = {
+            "model": model_name,
+            "domain": domain.name,
+            "probe": name,
+            "setting": repr(probe),
+            "title": getattr(probe, "title", name),
+            "classifier": probe.classifier,
+            "seed": seed,
+            "precision": "f32",
+        }
+        rows = _rows(columns, domain, constants)
         store.finish(path, rows, identity)
         journal.discard()
     return rows
@@ -146,23 +156,13 @@ class _Measurement:
         yield {key: values.tolist() for key, values in columns.items()} | {"seconds": [each] * len(labels)}
 
 
-def _rows(
-    columns: Columns, domain: Domain, model: str, probe: str, setting: str, classifier: str, seed: int
-) -> Evidence:
+def _rows(columns: Columns, domain: Domain, constants: dict[str, Any]) -> Evidence:
     n = len(domain)
     if len(columns["prediction"]) != n:
         raise ModelError(
-            f"probe {probe!r} gave {len(columns['prediction'])} predictions for {n} samples of {domain.name!r}"
+            f"probe {constants['probe']!r} gave {len(columns['prediction'])} predictions for {n} samples of "
+            f"{domain.name!r}"
         )
-    constants = {
-        "model": model,
-        "domain": domain.name,
-        "probe": probe,
-        "setting": setting,
-        "classifier": classifier,
-        "seed": seed,
-        "precision": "f32",
-    }
     values: dict[str, Any] = {key: [value] * n for key, value in constants.items()}
     values |= {"sample": domain.ids, "label": domain.labels, "correct": columns["prediction"] == domain.labels}
     values |= {} if domain.groups is None else {"group": domain.groups}

@@ -62,6 +62,7 @@ class Series:
     units: str
     alpha: float
     guarantee: str
+    classifier: str
 
     @property
     def heading(self) -> str:
@@ -107,6 +108,7 @@ def series_of(
         certificates.units,
         certificates.alpha,
         certificates.guarantee,
+        certificates.classifier,
     )
 
 
@@ -152,6 +154,7 @@ def _series(rows: Evidence) -> Series:
         str(first("units")),
         float(first("alpha")),
         str(first("guarantee")),
+        str(first("classifier")),
     )
 
 

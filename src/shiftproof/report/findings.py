@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
 
-from shiftproof.evidence import metrics
+from shiftproof.evidence import Evidence, metrics
 from shiftproof.report.certified import Series
 from shiftproof.report.tables import Row, Table, points
 from shiftproof.types import Finding
 
-__all__ = ["certificate_findings", "shift_findings"]
+__all__ = ["certificate_findings", "shift_findings", "unsound_findings"]
 
 TELLING = 0.10
 """A gap of this size should not stay hidden in an interval: a wider one decides nothing."""
@@ -44,6 +44,22 @@ def _finding(row: Row, table: Table, labels: Mapping[str, Mapping[str, int]]) ->
         unit = "groups" if "bootstrap" in there.method else "samples"
         return Finding("warn", "undecided", f"{measured}: too few {unit} to tell, the gap is {size}")
     return Finding("pass", "holds", f"{measured}: no loss is measurable, the gap is {size}")
+
+
+def unsound_findings(evidence: Evidence) -> Iterator[Finding]:
+    """One failure a model and rule that proves nothing: what it claims, and that it is not certified."""
+    claims = evidence.where(probe="certify")
+    for model in claims.distinct("model"):
+        for setting in claims.where(model=model).distinct("setting"):
+            rows = claims.where(model=model, setting=setting)
+            rule = rows["unsound"][0]
+            if rule:
+                held = rows["correct"].astype(bool) & (rows["radius"].astype(float) >= float(rows["scale"][0]))
+                message = (
+                    f"{model}, {rows['title'][0]}: the published rule claims {held.mean():.0%} at radius "
+                    f"{rows['scale'][0]:g}, and proves nothing; none of it is certified"
+                )
+                yield Finding("fail", "unsound-rule", message, {"rule": str(rule)})
 
 
 def _constant(domain: str, sources: Sequence[str], labels: Mapping[str, Mapping[str, int]]) -> float:

@@ -12,8 +12,9 @@ from markupsafe import Markup
 
 from shiftproof.certification import TOGETHER
 from shiftproof.errors import UnknownName
-from shiftproof.evidence import Evidence
+from shiftproof.evidence import Evidence, slug
 from shiftproof.execution import write_atomically
+from shiftproof.probes.counterfactual import counterfactual_findings
 from shiftproof.report.certified import (
     Series,
     band_text,
@@ -24,8 +25,8 @@ from shiftproof.report.certified import (
     series_of_evidence,
 )
 from shiftproof.report.chart import accuracy_chart, chart_png, chart_svg
-from shiftproof.report.findings import certificate_findings, shift_findings
-from shiftproof.report.tables import Table, accuracy_table, points
+from shiftproof.report.findings import certificate_findings, shift_findings, unsound_findings
+from shiftproof.report.tables import Stressed, Table, accuracy_table, points, stressed_tables
 from shiftproof.types import Finding
 
 __all__ = ["FORMATS", "Report", "render_page", "write_report"]
@@ -54,6 +55,10 @@ class Report:
         """Accuracy per model and domain."""
         return accuracy_table(self.evidence, self.sources, self.target, self.seed)
 
+    def stressed(self) -> list[Stressed]:
+        """Accuracy under attack and under noise, if it was measured."""
+        return stressed_tables(self.evidence, self.sources, self.target, self.seed)
+
     def series(self) -> list[Series]:
         """Certificates per model and domain, if there are any."""
         return series_of_evidence(self.evidence)
@@ -61,7 +66,8 @@ class Report:
     def findings(self, table: Table) -> list[Finding]:
         """What a reader should take away."""
         guaranteed = certificate_findings(self.series(), self.sources, self.target, self.seed)
-        return [*shift_findings(table, self.labels), *guaranteed, *self.notes]
+        unsound, carried = unsound_findings(self.evidence), counterfactual_findings(self.evidence)
+        return [*shift_findings(table, self.labels), *guaranteed, *unsound, *carried, *self.notes]
 
 
 def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
@@ -78,6 +84,9 @@ def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS)
     for name, (render, suffix) in texts.items():
         if name in formats and table.rows:
             written[folder / "tables" / f"accuracy.{suffix}"] = render().encode()
+    for one in report.stressed():
+        if "csv" in formats:
+            written[folder / "tables" / f"{slug(one.title)}.csv"] = one.table.csv().encode()
     charts = {} if chart is None else {"accuracy": chart}
     for number, series in enumerate(by_setting(report.series())):
         stem = "certified" if number == 0 else f"certified-{number + 1}"
@@ -117,6 +126,7 @@ def render_page(report: Report) -> str:
         findings=report.findings(table),
         chart=chart,
         guarantees=guarantees,
+        stressed=report.stressed(),
         together=TOGETHER,
         images={name: base64.b64encode(path.read_bytes()).decode() for name, path in report.sheets.items()},
     )

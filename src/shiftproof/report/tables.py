@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from shiftproof.evidence import Evidence, metrics
 from shiftproof.types import Estimate
 
-__all__ = ["Row", "Table", "accuracy_table"]
+__all__ = ["Row", "Stressed", "Table", "accuracy_table", "stressed_tables"]
+
+NOT_STRESSED = ("clean", "certify", "counterfactual")
+"""Probes whose rows are shown in ways of their own."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +83,38 @@ class Table:
         )
 
 
+@dataclass(frozen=True)
+class Stressed:
+    """Accuracy under an attack or noise, and of which classifier."""
+
+    title: str
+    classifier: str
+    table: Table
+
+
 def accuracy_table(evidence: Evidence, sources: Sequence[str], target: str | None, seed: int = 0) -> Table:
     """The table of a run, from the rows of its `clean` probe."""
-    clean = evidence.where(probe="clean")
+    return _table(evidence.where(probe="clean"), sources, target, seed)
+
+
+def stressed_tables(evidence: Evidence, sources: Sequence[str], target: str | None, seed: int = 0) -> list[Stressed]:
+    """What other probes measured, one table a setting: accuracy under attack, under noise."""
+    found = []
+    for probe in evidence.distinct("probe"):
+        if probe not in NOT_STRESSED:
+            of_probe = evidence.where(probe=probe)
+            for setting in of_probe.distinct("setting"):
+                rows = of_probe.where(setting=setting)
+                table = _table(rows, sources, target, seed)
+                found.append(Stressed(str(rows["title"][0] or setting), str(rows["classifier"][0]), table))
+    return found
+
+
+def _table(evidence: Evidence, sources: Sequence[str], target: str | None, seed: int) -> Table:
     rows = []
-    for model in clean.distinct("model"):
+    for model in evidence.distinct("model"):
         of_domain = {
-            domain: clean.where(model=model, domain=domain) for domain in (*sources, *([target] if target else []))
+            domain: evidence.where(model=model, domain=domain) for domain in (*sources, *([target] if target else []))
         }
         accuracy = {
             domain: metrics.accuracy(rows_["correct"], rows_["group"] if rows_.grouped else None)

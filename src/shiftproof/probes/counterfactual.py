@@ -1,0 +1,102 @@
+"""Pairs that differ in nothing but the domain (same digit, other colour): what a certificate carries across."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from shiftproof.certification.certifier import Job, Memory
+from shiftproof.certification.margins import margins
+from shiftproof.certification.representations import encode, linear_parts, one_pass
+from shiftproof.certification.transfer import transferred_radius
+from shiftproof.domains import Domain
+from shiftproof.errors import DataError
+from shiftproof.evidence import Evidence
+from shiftproof.perturbations.noise.gaussian import Gaussian
+from shiftproof.probes.probe import PROBES, Columns, ProbeTask
+from shiftproof.types import Cost, Finding
+
+__all__ = ["Counterfactual", "counterfactual_findings"]
+
+
+@PROBES.register("counterfactual", cost="2 forward passes a sample")
+@dataclass(frozen=True)
+class Counterfactual:
+    """Each sample and its twin in the other domain: how far apart their representations are, and what that leaves.
+
+    Rows are of the twins: `prediction` there, `distance` to the sample in the representation, `margin` there of the
+    sample's class, and `radius`, which the sample's certificate guarantees there (document 001, corrected).
+    """
+
+    classifier: ClassVar[str] = "base"
+    title: ClassVar[str] = "counterfactual pairs"
+
+    def collect(self, task: ProbeTask) -> Columns:
+        """Columns over the samples of a domain that knows their twins."""
+        twins = _twins(task.domain)
+        parts = linear_parts(task.model, task.domain.shape, "l2", needs_split=True)
+        here, there = (encode(_job(task.model, domain), parts, "l2") for domain in (task.domain, twins))
+        winner, margin = margins(parts.logits(here.values), parts.weight, "l2")
+        distance = np.linalg.norm(here.values - there.values, axis=1)
+        # rounding counts in both representations, and wherever an input moves to
+        rounding = 2 * (here.rounding + there.rounding)
+        radius = transferred_radius((margin - rounding) / parts.constant, distance, parts.constant)
+        prediction, lead = margins(parts.logits(there.values), parts.weight, "l2")
+        n = len(task.domain)
+        facts = {"norm": "l2", "units": Gaussian.units, "constant": parts.constant, "title": self.title}
+        return {
+            "prediction": prediction,
+            "radius": radius,
+            "distance": distance,
+            "margin": np.where(prediction == winner, lead, -lead),
+            "seconds": np.full(n, (here.seconds + there.seconds) / n),
+            **{name: np.full(n, value) for name, value in facts.items()},
+        }
+
+    def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
+        """Two passes."""
+        once = one_pass(_job(model, domain))
+        return Cost(2 * once.passes, 2 * once.seconds, 2 * once.passes, 2 * once.seconds)
+
+
+def counterfactual_findings(evidence: Evidence) -> Iterator[Finding]:
+    """Whether the guarantee that is carried across holds on the other side, and how much of it there is."""
+    rows = evidence.where(probe="counterfactual")
+    for model in rows.distinct("model"):
+        for domain in rows.where(model=model).distinct("domain"):
+            pairs = rows.where(model=model, domain=domain)
+            radius, constant = pairs["radius"].astype(np.float64), float(pairs["constant"][0])
+            # what is there, in units of the input, must be no less than what was promised
+            actual = pairs["margin"].astype(np.float64) / constant
+            broken = (radius > 0) & (radius > actual * (1 + 1e-6) + 1e-6)
+            what = (
+                f"{model}: twins of {domain} are {pairs['distance'].mean():.3g} away in the representation; "
+                f"{(radius > 0).mean():.0%} are guaranteed to keep their class"
+            )
+            if broken.any():
+                yield Finding("fail", "transfer-broken", f"{what}, but {int(broken.sum())} have less than promised")
+            else:
+                kept = (actual > 0).mean()
+                yield Finding("pass", "transfer-holds", f"{what}, {kept:.0%} do")
+
+
+def _twins(domain: Domain) -> Domain:
+    if domain.counterfactual is None:
+        raise DataError(f"{domain.name} does not know how its samples would look elsewhere; colored-digits does")
+    inputs, labels = domain.tensors()
+    return Domain.from_arrays(
+        domain.name,
+        torch.as_tensor(domain.counterfactual(inputs)),
+        labels.numpy(),
+        domain.classes,
+        ids=list(domain.ids),
+    )
+
+
+def _job(model: nn.Module, domain: Domain) -> Job:
+    return replace(Job(model, domain, len(domain.classes), 0, Memory()), progress="off")

@@ -1,0 +1,82 @@
+"""Predictions under noise, as they come: what smoothing starts from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from annotated_types import Interval
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from shiftproof.certification.calibration import Calibration, calibration_images
+from shiftproof.domains import Domain
+from shiftproof.errors import UsageError
+from shiftproof.models.adaptation import adapt_batchnorm
+from shiftproof.perturbations.noise import NoiseOption, as_noise, draw, label
+from shiftproof.probes.probe import PROBES, Columns, ProbeTask, block_cost, measure_blocks
+from shiftproof.rng import numpy_generator
+from shiftproof.types import Cost
+
+__all__ = ["Noisy"]
+
+
+@PROBES.register("noisy", cost="1 forward pass a sample")
+@dataclass(frozen=True)
+class Noisy:
+    """Predictions with one draw of noise on each sample: `{name: noisy, noise: gaussian:0.5, adapted: true}`.
+
+    With `adapted`, of the model whose BatchNorm is adapted to that noise on `calibration` training images.
+    """
+
+    noise: NoiseOption
+    adapted: bool = False
+    calibration: int | Calibration = 512
+    momentum: Annotated[float, Interval(ge=0, le=1)] = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "noise", as_noise(self.noise))
+        if self.adapted and not self.noise.additive:
+            raise UsageError(f"BatchNorm is adapted to Gaussian noise, not to {label(self.noise)}")
+
+    @property
+    def classifier(self) -> str:
+        """Of which classifier the rows speak."""
+        return "adapted" if self.adapted else "base"
+
+    @property
+    def title(self) -> str:
+        """What tells it from other probes of a study."""
+        return f"under noise, {label(self.noise)}{', adapted' if self.adapted else ''}"
+
+    def collect(self, task: ProbeTask) -> Columns:
+        """Predictions of all samples; each has its own noise, whatever the others are."""
+        model = task.model
+        if self.adapted:
+            images = calibration_images(self.calibration, task.calibration)
+            images.check_apart(task.domain)
+            model = adapt_batchnorm(model, images.inputs, self.noise.scale, momentum=self.momentum)
+        columns = measure_blocks(partial(self.measure, seed=task.seed), replace(task, model=model), with_ids=True)
+        return columns | {"noise": np.full(len(task.domain), label(self.noise))}
+
+    def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
+        """One pass a sample."""
+        ids = domain.ids[domain.blocks[0]]
+        return block_cost(partial(self._measured, ids=ids), model, domain)
+
+    def measure(
+        self, model: nn.Module, inputs: Tensor, labels: Tensor, ids: NDArray[np.object_], seed: int = 0
+    ) -> Columns:
+        """Of a block of samples."""
+        shape = tuple(inputs.shape[1:])
+        draws = [draw(self.noise, shape, 1, numpy_generator(seed, "noisy", str(one))) for one in ids]
+        parameters = torch.from_numpy(np.concatenate(draws) * self.noise.scale).float()
+        with torch.no_grad():
+            logits = model(self.noise.apply(inputs.cpu(), parameters).to(inputs.device))
+        return {"prediction": logits.argmax(1).cpu().numpy()}
+
+    def _measured(self, model: nn.Module, inputs: Tensor, labels: Tensor, ids: Any) -> Columns:
+        return self.measure(model, inputs, labels, ids)
