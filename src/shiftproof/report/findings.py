@@ -84,6 +84,13 @@ def certificate_findings(
             f"{model}, {there.title}: {mean(one.at(radius).value for one in here):.0%} of the images of "
             f"the domains it was trained on are {what}, {there.at(radius).value:.0%} of those of {target}"
         )
+        if not there.at(radius).value and not any(one.at(radius).value for one in here):
+            yield Finding(
+                "warn",
+                "guarantee-none",
+                f"{model}, {there.title}: not one image is right and certified within {radius:g}",
+            )
+            continue
         gap = metrics.gap([one.sample(radius) for one in here], there.sample(radius), seed)
         size = f"{points(gap.value).lstrip('+')} points ({points(gap.low)} to {points(gap.high)})"
         if gap.low > 0:
