@@ -31,6 +31,7 @@ WRONGLY_BROKEN = 1e-6
 INSIDE = 1 - 1e-3
 """Attacks stay this much inside the ball: float32 rounds distances."""
 
+GLANCES, GLANCE_VOTES = 512, 32
 SAME = 1e-9
 RECOMPUTED = 0.02
 """How much a recomputed radius may differ: another machine rounds otherwise."""
@@ -59,10 +60,11 @@ def verify(case: Case) -> list[Finding]:
     found = list(_record(case))
     if any(one.code == "unsound-rule" for one in found):
         return found
-    chosen = _part(case)
-    if not len(chosen):
+    held = np.flatnonzero((case.certificates.radius > 0) & ~case.certificates.skipped)
+    if not len(held):
         return [*found, _finding("warn", "nothing-certified", case, "no certificate to ask again or attack")]
     promise = case.certifier.promise(replace(case.job, seed=derive(case.seed, "verify", case.name)))
+    chosen = _part(case, promise, held)
     return [*found, *_asked_again(case, promise, chosen), *_attacked(case, promise, chosen)]
 
 
@@ -105,15 +107,27 @@ def _record(case: Case) -> Iterator[Finding]:
         yield _finding("pass", "record", case, f"all {len(certificates):,} radii follow from what is recorded")
 
 
-def _part(case: Case) -> IntArray:
-    """Rows that are asked again: half of them the largest radii, where most is at stake, half at random."""
-    held = np.flatnonzero((case.certificates.radius > 0) & ~case.certificates.skipped)
+def _part(case: Case, promise: Promise, held: IntArray) -> IntArray:
+    """Rows that are asked again and attacked: half of them those that look worst at a glance, half at random."""
     if len(held) <= case.part:
         return held
     generator = numpy_generator(case.seed, "verify", "part", case.name)
-    largest = held[np.argsort(-case.certificates.radius[held], kind="stable")[: case.part // 2]]
-    others = generator.permutation(np.setdiff1d(held, largest))[: case.part - len(largest)]
-    return np.sort(np.concatenate([largest, others]))
+    order = generator.permutation(held)
+    glanced = np.sort(order[:GLANCES])
+    worst = glanced[np.argsort(-_doubt(case, promise, glanced), kind="stable")[: case.part // 2]]
+    others = order[~np.isin(order, worst)][: case.part - len(worst)]
+    return np.sort(np.concatenate([worst, others]))
+
+
+def _doubt(case: Case, promise: Any, rows: IntArray) -> FloatArray:
+    """How much better the record of each row is than a few fresh votes; without votes, its radius."""
+    votes = case.certificates.ballots[:, rows]
+    if not votes.size or not hasattr(promise, "ballots"):
+        return case.certificates.radius[rows]
+    fresh = replace(promise, votes=GLANCE_VOTES).ballots(case.job.domain.take(rows)[0])
+    chosen, count, _, n = (votes[..., k] for k in range(4))
+    share = np.take_along_axis(fresh, chosen[..., None], 2)[..., 0] / GLANCE_VOTES
+    return np.asarray((count / np.maximum(n, 1) - share).max(0))
 
 
 def _asked_again(case: Case, promise: Promise, chosen: IntArray) -> Iterator[Finding]:
