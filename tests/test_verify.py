@@ -28,7 +28,7 @@ STUDY = """
 data: colored-digits
 target: e=0.9
 models:
-  plain: {model: {name: mlp, width: 32}, objective: {name: gaussian, sigma: 0.25}, training: {steps: 60}}
+  plain: {model: {name: mlp, width: 32, gray: true}, objective: {name: gaussian, sigma: 0.25}, training: {steps: 60}}
   cayley: {model: {name: mlp-cayley, width: 32}, objective: erm, training: {steps: 60}}
 probes:
   - clean
