@@ -139,6 +139,10 @@ def edited_votes(columns: dict[str, list]) -> None:
     columns["prediction"] = columns["label"]
 
 
+def nobody(columns: dict[str, list]) -> None:
+    columns["prediction"][0] = -1
+
+
 def impossible(columns: dict[str, list]) -> None:
     columns["count"][0], columns["runner_up_count"][0] = columns["n"][0], 5
 
@@ -157,10 +161,11 @@ def other_levels(columns: dict[str, list]) -> None:
         (inflated, "radius-inflated"),
         (edited_votes, "votes-differ"),
         (impossible, "impossible-counts"),
+        (nobody, "no-class"),
         (other_alpha, "alpha-differs"),
         (other_levels, "levels-differ"),
     ],
-    ids=["radius", "votes", "impossible", "alpha", "levels"],
+    ids=["radius", "votes", "impossible", "nobody", "alpha", "levels"],
 )
 def test_a_changed_record_of_votes_is_found(
     voted: Path, copy: Callable[[Path], Path], change: Callable[[dict[str, list[object]]], None], code: str
@@ -178,6 +183,7 @@ def test_one_edited_image_among_hundreds_is_found(voted: Path, copy: Callable[[P
         row = int(np.argmin([count if count > 200 else 999 for count in columns["count"]]))
         most = sp.certifiers.RandomizedSmoothing(sp.noise.Gaussian(0.25), n=400).largest_radius(2)
         columns["count"][row], columns["runner_up_count"][row], columns["radius"][row] = 400, 0, most
+        columns["prediction"][row] = columns["label"][row]
 
     plant(run, raise_one, "gaussian 0.25", model="plain")
     assert "votes-differ" in codes(run)

@@ -60,7 +60,8 @@ def verify(case: Case) -> list[Finding]:
     found = list(_record(case))
     if any(one.code == "unsound-rule" for one in found):
         return found
-    held = np.flatnonzero((case.certificates.radius > 0) & ~case.certificates.skipped)
+    rows = case.certificates
+    held = np.flatnonzero((rows.radius > 0) & (rows.prediction >= 0) & ~rows.skipped)
     if not len(held):
         return [*found, _finding("warn", "nothing-certified", case, "no certificate to ask again or attack")]
     promise = case.certifier.promise(replace(case.job, seed=derive(case.seed, "verify", case.name)))
@@ -92,6 +93,9 @@ def _record(case: Case) -> Iterator[Finding]:
     odd = (count < 0) | (rival < 0) | (count + rival > n) | (n < 0)
     if odd.any():
         yield _finding("fail", "impossible-counts", case, f"{_first(case, odd)} has votes that can't be")
+    nobody = (certificates.radius > 0) & (certificates.prediction < 0)
+    if nobody.any():
+        yield _finding("fail", "no-class", case, f"{_first(case, nobody)} has a radius but no class")
     derived = case.certifier.rederive(certificates)
     stored = np.where(certificates.prediction >= 0, certificates.radius, 0.0)
     stored = np.where(certificates.skipped, 0.0, stored)
