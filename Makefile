@@ -20,6 +20,7 @@ check: .venv/.dev
 bench: .venv/.user
 	$(BIN)/python benchmarks/load.py
 	$(BIN)/python benchmarks/certify.py
+	$(BIN)/python benchmarks/latent.py
 
 clean:
 	rm -rf .venv runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -20,7 +20,7 @@ from scipy.stats import norm
 from torch import Tensor, nn
 
 import shiftproof as sp
-from shiftproof.certification import Job
+from shiftproof.certification import Calibration, Job
 from shiftproof.certification.certificates import Votes, certified_rows
 from shiftproof.certification.sampling.bank import COUNTING, PIXEL_GRID, Block, blocks, draw_block, off_grid
 from shiftproof.certification.sampling.budget import Levels, bounds, budget
@@ -292,6 +292,31 @@ def test_votes_are_those_of_the_model_itself(model: nn.Module) -> None:
 @pytest.mark.parametrize("skip_wrong", [True, False])
 def test_the_certifier_keeps_its_promises(name: str, runner_up: bool, skip_wrong: bool) -> None:
     check_certifier(smoothing(n=2_000, stop=name, runner_up=runner_up, skip_wrong=skip_wrong))
+
+
+CERTIFIERS = [
+    sp.certifiers.LatentMargin(),
+    sp.certifiers.LatentSmoothing(0.25, n=2_000),
+    sp.certifiers.LipschitzMargin("l2"),
+    sp.certifiers.LipschitzMargin("linf"),
+    sp.certifiers.LipschitzMargin("l1"),
+    sp.certifiers.MedianSmoothing(sigma=0.25),
+    sp.certifiers.MedianSmoothing("logits", sigma=0.25, bound="lipschitz"),
+    *(
+        sp.certifiers.AdaptedSmoothing(sigmas, Calibration.of(torch.rand(20, 1, 2, 4)), 0.0, rule, n=1_000)
+        for sigmas, rule in ((0.25, "fixed"), ((0.25, 0.5), "selection"), ((0.25, 0.5), "agreement"))
+    ),
+]
+
+
+@pytest.mark.parametrize("certifier", CERTIFIERS, ids=[one.title for one in CERTIFIERS])
+def test_every_certifier_keeps_its_promises(certifier: sp.certifiers.Certifier) -> None:
+    check_certifier(certifier, workers=certifier.classifier in ("median", "adapted"))
+
+
+def test_no_certifier_is_left_out() -> None:
+    tested = {type(one) for one in CERTIFIERS} | {RandomizedSmoothing}
+    assert {entry.cls for entry in sp.certifiers.CERTIFIERS} == tested
 
 
 def test_the_certifier_keeps_them_in_other_processes() -> None:
