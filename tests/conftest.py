@@ -21,6 +21,15 @@ def _away_from_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="session")
+def model() -> torch.nn.Module:
+    """A network that knows the digits a little."""
+    from smoothed import trained
+
+    torch.set_num_threads(1)
+    return trained()
+
+
 @pytest.fixture
 def images(tmp_path: Path) -> Callable[..., Path]:
     """Makes root/domain/class/image.png trees of small random images."""
