@@ -9,10 +9,12 @@ from scipy.stats import binom
 from torch import nn
 
 import shiftproof as sp
+from shiftproof.attacks import craft
 from shiftproof.certification.boxes import box_margin, propagate
+from shiftproof.certification.certifier import Memory
 from shiftproof.certification.median import order_radius
 from shiftproof.errors import ModelError, UsageError
-from shiftproof.models.lipschitz import MaxMin
+from shiftproof.models.lipschitz import MaxMin, RowL2Linear
 
 Median = sp.certifiers.MedianSmoothing
 
@@ -159,10 +161,7 @@ def test_what_is_claimed_is_never_called_certified(spread: sp.SplitModel) -> Non
 
 
 def _job(model: nn.Module, value: float) -> sp.certifiers.Job:
-    from shiftproof.certification.certifier import Memory
-    from shiftproof.domains import Domain
-
-    domain = Domain.from_arrays("one", at(value)[0], [0], ["a", "b"])
+    domain = sp.Domain.from_arrays("one", at(value)[0], [0], ["a", "b"])
     return sp.certifiers.Job(model, domain, 2, 0, Memory())
 
 
@@ -227,3 +226,46 @@ def test_samples_are_held_for_few_images_at_a_time(monkeypatch: pytest.MonkeyPat
     pieces = sp.certify(model, (inputs, labels), Median())
     assert max(held) <= 3
     assert np.array_equal(whole.radius, pieces.radius)
+
+
+# the counter-example, trained
+
+
+@pytest.mark.slow
+def test_a_trained_network_breaks_the_published_rule_and_not_the_box() -> None:
+    """Four classes in 20 dimensions, 640 features, rows of L2 norm 1: the published rule certifies everything."""
+    torch.manual_seed(0)
+    centres = 0.5 + 0.11 * torch.randn(4, 20)
+
+    def drawn(count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        labels = torch.randint(0, 4, (count,))
+        return (centres[labels] + 0.1 * torch.randn(count, 20)).clamp(0, 1), labels
+
+    layers = [nn.Linear(20, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 640), nn.ReLU()]
+    model = sp.SplitModel(nn.Sequential(nn.Flatten(), *layers), RowL2Linear(640, 4))
+    optimiser = torch.optim.Adam(model.parameters(), 1e-3)
+    for _ in range(1_500):
+        inputs, labels = drawn(256)
+        loss = nn.functional.cross_entropy(model(inputs + 0.1 * torch.randn_like(inputs)), labels)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    model.eval().requires_grad_(False)
+    inputs, labels = drawn(120)
+    data = (inputs.view(-1, 1, 1, 20), labels)
+    claimed = sp.certify(model, data, Median(radius=0.1, unsound="as-published"))
+    box = sp.certify(model, data, Median(radius=0.1))
+    product = sp.certify(model, data, Median(radius=0.1, bound="lipschitz"))
+    held = [int((one.radius > 0).sum()) for one in (claimed, box, product)]
+    domain = sp.Domain.from_arrays("drawn", *data, [str(c) for c in range(4)])
+    promise = Median().promise(sp.certifiers.Job(model, domain, 4, 5, Memory()))
+    attack = sp.attacks.PGD(sp.Threat("l2", 0.1), steps=15, loss="margin", clip=False)
+    moved = craft(
+        promise, data[0], torch.from_numpy(claimed.chosen), attack, radii=torch.full((120,), 0.0999), ids=domain.ids
+    )
+    broken = promise.refuted(moved, claimed.chosen, 1e-6)
+    assert held[0] >= 115
+    assert held[1] > 60
+    assert held[2] < held[1]
+    assert (broken & (claimed.radius > 0)).sum() >= 1
+    assert not (broken & (box.radius > 0)).any()
