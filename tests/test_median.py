@@ -12,7 +12,7 @@ import shiftproof as sp
 from shiftproof.attacks import craft
 from shiftproof.certification.boxes import box_margin, propagate
 from shiftproof.certification.certifier import Memory
-from shiftproof.certification.median import order_radius
+from shiftproof.certification.ranks import order_radius
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.lipschitz import MaxMin, RowL2Linear
 
@@ -211,17 +211,17 @@ def test_a_head_that_boxes_can_not_pass_is_refused() -> None:
 
 
 def test_samples_are_held_for_few_images_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    from shiftproof.certification import median
+    from shiftproof.certification import median_sampling as median
 
     model = linear_model(np.eye(4), np.zeros(4), np.eye(4)[:3], np.zeros(3))
     inputs = torch.rand(30, 1, 1, 4)
     labels = torch.zeros(30, dtype=torch.long)
     whole = sp.certify(model, (inputs, labels), Median())
     held = []
-    drawn = median._Work._drawn
+    drawn = median.Sampled._drawn
     monkeypatch.setattr(median, "SHARD_BYTES", 4 * 500 * 4 * 3)
     monkeypatch.setattr(
-        median._Work, "_drawn", lambda self, placed, *rest: held.append(len(placed)) or drawn(self, placed, *rest)
+        median.Sampled, "_drawn", lambda self, placed, *rest: held.append(len(placed)) or drawn(self, placed, *rest)
     )
     pieces = sp.certify(model, (inputs, labels), Median())
     assert max(held) <= 3

@@ -3,53 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
 from annotated_types import Gt, Interval
-from scipy.special import ndtri
-from torch import Tensor, nn
+from torch import nn
 
 from shiftproof.certification.certificates import Certificates
 from shiftproof.certification.certifier import CERTIFIERS, Job, Memory
 from shiftproof.certification.head import Head
 from shiftproof.certification.median_promise import MedianPromise
+from shiftproof.certification.median_sampling import Sampled, off_grid_of
 from shiftproof.certification.promise import Promise
-from shiftproof.certification.sampling.bank import CHOOSING, COUNTING, blocks, draw_block, off_grid
+from shiftproof.certification.ranks import order_radius
 from shiftproof.certification.sampling.budget import Levels
-from shiftproof.certification.sampling.voting import Voter
 from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.execution import progress_bar, run_shards
 from shiftproof.models.files import fingerprint
-from shiftproof.models.prepare import Prepared, prepare
 from shiftproof.models.split import SplitModel
 from shiftproof.perturbations.noise.gaussian import Gaussian
-from shiftproof.statistics import upper_bound
 from shiftproof.types import Cost, FloatArray, IntArray, Positive
 
-__all__ = ["MedianSmoothing", "order_radius"]
+__all__ = ["MedianSmoothing"]
 
 Level = Literal["representation", "logits"]
 Bound = Literal["box", "lipschitz"]
 AS_PUBLISHED = "as-published"
-SHARD_BYTES, SHARD_IMAGES = 64 << 20, 256
-
-
-def order_radius(k: IntArray, samples: int, sigma: float, level: float) -> FloatArray:
-    """How far an input may move so that its median stays between the k-th smallest and the k-th largest sample.
-
-    Moving by r under noise sigma turns a median into a quantile between Phi(-r/sigma) and Phi(r/sigma); the k-th sample
-    is below the first with probability 1 - `level` as long as Phi(-r/sigma) is no smaller than the Clopper-Pearson
-    bound for k - 1 of all samples. Negative where not even the median at the input itself is bounded.
-
-    >>> order_radius(np.array([1, 40]), 500, 0.1, 1e-4 / 1280).round(4)
-    array([0.1849, 0.1004])
-    """
-    return np.asarray(-sigma * ndtri(upper_bound(np.asarray(k) - 1, samples, level)))
 
 
 @CERTIFIERS.register(
@@ -128,7 +109,7 @@ class MedianSmoothing:
     def certify(self, job: Job) -> Certificates:
         """Certificates for every sample of the job's domain."""
         began = time.perf_counter()
-        work = _Work(self, job)
+        work = Sampled(self, job)
         self.check_reach(work.dimensions)
         work.head.check(self.bound)
         total = len(job.domain) * (self.n0 + self.samples)
@@ -139,7 +120,7 @@ class MedianSmoothing:
                 bar.advance(self.n0 + self.samples)
         rows = [job.record.done[str(image)] for image in range(len(job.domain))]
         winner, k = (np.array(column, np.int64) for column in zip(*rows, strict=True))
-        off = np.concatenate([_off_grid(job, block) for block in job.domain.blocks])
+        off = np.concatenate([off_grid_of(job, block) for block in job.domain.blocks])
         radius = self._radius(k, off, work.dimensions)
         level = self.share(work.dimensions)
         return Certificates.blank(
@@ -190,7 +171,7 @@ class MedianSmoothing:
     def estimate(self, job: Job) -> Cost:
         """By trying two images."""
         few = replace(job, domain=job.domain.subset(np.arange(min(2, len(job.domain)))), record=Memory(), workers=1)
-        work = _Work(self, few)
+        work = Sampled(self, few)
         list(work(0))
         began = time.perf_counter()
         list(work(0))
@@ -242,119 +223,3 @@ class MedianSmoothing:
             f"for each image fixed before the seed was drawn, wrong with probability at most {self.alpha:g}. A median "
             "of finitely many samples is another, random thing."
         )
-
-
-@dataclass(frozen=True, eq=False)
-class _Work:
-    """The loop over a few images, in a form that can be sent to another process; yields (image, [class, k])."""
-
-    setting: MedianSmoothing
-    job: Job
-
-    def __call__(self, shard: int) -> Iterator[tuple[int, list[int]]]:
-        setting, job = self.setting, self.job
-        images = [image for image in self.shards[shard] if str(image) not in job.record.done]
-        if not images:
-            return
-        inputs = job.domain.take(np.array(images))[0]
-        placed = [self.voter.place_image(one[None]) for one in inputs]
-        few = self._drawn(placed, CHOOSING, setting.n0)
-        classes = self.head.answers(few.median(1).values if setting.n0 % 2 else few.quantile(0.5, 1))
-        ordered = self._drawn(placed, COUNTING, setting.samples).sort(1).values
-        distances = _off_grid(job, np.array(images))
-        found = self._order_statistic(ordered, classes, distances)
-        for image, winner, k in zip(images, classes.tolist(), found.tolist(), strict=True):
-            yield int(image), [winner, k]
-
-    @cached_property
-    def _parts(self) -> tuple[nn.Module, Head]:
-        return self.setting.parts(self.job)
-
-    @cached_property
-    def head(self) -> Head:
-        """Behind the medians."""
-        return self._parts[1]
-
-    @property
-    def dimensions(self) -> int:
-        """How many medians there are."""
-        return self.head.shape[0]
-
-    @cached_property
-    def prepared(self) -> Prepared:
-        """What is sampled, frozen and made fast."""
-        job = self.job
-        return prepare(self._parts[0], job.domain.shape, precision=job.precision, backend=job.backend)
-
-    @cached_property
-    def voter(self) -> Voter:
-        """Noise on the grid, as for votes."""
-        return Voter(self.prepared, Gaussian(self.setting.sigma), self.job.domain.shape, self.dimensions)
-
-    @cached_property
-    def shards(self) -> list[IntArray]:
-        """Images whose samples are held together; how they are cut changes nothing."""
-        size = 4 * self.setting.samples * self.dimensions
-        most = max(1, min(SHARD_IMAGES, SHARD_BYTES // size))
-        images = len(self.job.domain)
-        count = max(-(-images // most), min(4 * self.job.workers, images))
-        return np.array_split(np.arange(images), count)
-
-    def __getstate__(self) -> dict[str, Any]:
-        job = replace(self.job, record=_Done(self.job.record.done))
-        return {"setting": self.setting, "job": job}
-
-    def _drawn(self, placed: list[Tensor], purpose: str, count: int) -> Tensor:
-        """Images x count x dimensions."""
-        noise_law, shape = Gaussian(self.setting.sigma), self.job.domain.shape
-        values = torch.empty(len(placed), count, self.dimensions)
-        for block in blocks(noise_law.size(shape), count):
-            noise = self.voter.place_noise(draw_block(noise_law, shape, block, self.job.seed, purpose))
-            here = min(block.stop, count) - block.start
-            for row, image in enumerate(placed):
-                values[row, block.start : block.start + here] = self.voter.outputs(image, noise, here)
-        if not bool(torch.isfinite(values).all()):
-            raise ModelError("the model returns values that are not numbers (NaN or infinite) on noisy inputs")
-        return values
-
-    def _order_statistic(self, ordered: Tensor, classes: Tensor, distances: FloatArray) -> IntArray:
-        """The smallest k, which is the largest radius, between whose k-th smallest and largest the class wins; 0: none.
-
-        Boxes of a larger k lie inside those of a smaller one, so that one change is to be found.
-        """
-        setting = self.setting
-        ranks = np.arange(1, setting.samples // 2 + 1)
-        radii = order_radius(ranks, setting.samples, setting.sigma, setting.share(self.dimensions))
-        last = int((radii > 0).sum())
-        if setting.radius is not None:
-            # the largest rank that still reaches the radius, sample by sample; the distance to the grid is on top
-            wanted = setting.radius * (1 - 1e-12) + distances
-            k = np.searchsorted(-radii, -wanted, side="right")
-            held = self._holds(ordered, classes, np.maximum(k, 1)) & (k > 0)
-            return np.where(held, k, 0)
-        low, high = np.zeros(len(classes), np.int64), np.full(len(classes), last)
-        held = self._holds(ordered, classes, high)
-        while np.any(high - low > 1):
-            middle = np.maximum((low + high) // 2, 1)
-            wins = self._holds(ordered, classes, middle)
-            low, high = np.where(wins, low, middle), np.where(wins, middle, high)
-        return np.where(held, high, 0)
-
-    def _holds(self, ordered: Tensor, classes: Tensor, k: IntArray) -> Any:
-        rows, places = torch.arange(len(classes)), torch.from_numpy(k)
-        low, high = ordered[rows, places - 1], ordered[rows, ordered.shape[1] - places]
-        if self.setting.unsound:
-            return self.head.holds_as_published(ordered.quantile(0.5, 1), low, high, classes)
-        return self.head.holds(low, high, classes, self.setting.bound)
-
-
-class _Done(Memory):
-    """What is done already, without the open file."""
-
-    def __init__(self, done: dict[str, Any]) -> None:
-        super().__init__()
-        self.done = dict(done)
-
-
-def _off_grid(job: Job, images: IntArray) -> FloatArray:
-    return off_grid(job.domain.take(images)[0].double().numpy(), "l2")

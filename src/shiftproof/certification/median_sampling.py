@@ -1,0 +1,143 @@
+"""Noisy representations of a few images at a time, and the order statistic between which the class wins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from shiftproof.certification.certifier import Job, Memory
+from shiftproof.certification.head import Head
+from shiftproof.certification.ranks import order_radius, smallest_rank
+from shiftproof.certification.sampling.bank import CHOOSING, COUNTING, blocks, draw_block, off_grid
+from shiftproof.certification.sampling.voting import Voter
+from shiftproof.errors import ModelError
+from shiftproof.models.prepare import Prepared, prepare
+from shiftproof.perturbations.noise.gaussian import Gaussian
+from shiftproof.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from shiftproof.certification.median import MedianSmoothing
+
+__all__ = ["Sampled", "off_grid_of"]
+
+SHARD_BYTES, SHARD_IMAGES = 64 << 20, 256
+
+
+@dataclass(frozen=True, eq=False)
+class Sampled:
+    """The loop over a few images, in a form that can be sent to another process; yields (image, [class, k])."""
+
+    setting: MedianSmoothing
+    job: Job
+
+    def __call__(self, shard: int) -> Iterator[tuple[int, list[int]]]:
+        setting, job = self.setting, self.job
+        images = [image for image in self.shards[shard] if str(image) not in job.record.done]
+        if not images:
+            return
+        inputs = job.domain.take(np.array(images))[0]
+        placed = [self.voter.place_image(one[None]) for one in inputs]
+        few = self._drawn(placed, CHOOSING, setting.n0)
+        classes = self.head.answers(_middle(few.sort(1).values))
+        ordered = self._drawn(placed, COUNTING, setting.samples).sort(1).values
+        distances = off_grid_of(job, np.array(images))
+        found = self._order_statistic(ordered, classes, distances)
+        for image, winner, k in zip(images, classes.tolist(), found.tolist(), strict=True):
+            yield int(image), [winner, k]
+
+    @cached_property
+    def _parts(self) -> tuple[nn.Module, Head]:
+        return self.setting.parts(self.job)
+
+    @cached_property
+    def head(self) -> Head:
+        """Behind the medians."""
+        return self._parts[1]
+
+    @property
+    def dimensions(self) -> int:
+        """How many medians there are."""
+        return self.head.shape[0]
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        """What is sampled, frozen and made fast."""
+        job = self.job
+        return prepare(self._parts[0], job.domain.shape, precision=job.precision, backend=job.backend)
+
+    @cached_property
+    def voter(self) -> Voter:
+        """Noise on the grid, as for votes."""
+        return Voter(self.prepared, Gaussian(self.setting.sigma), self.job.domain.shape, self.dimensions)
+
+    @cached_property
+    def shards(self) -> list[IntArray]:
+        """Images whose samples are held together; how they are cut changes nothing."""
+        size = 4 * self.setting.samples * self.dimensions
+        most = max(1, min(SHARD_IMAGES, SHARD_BYTES // size))
+        images = len(self.job.domain)
+        count = max(-(-images // most), min(4 * self.job.workers, images))
+        return np.array_split(np.arange(images), count)
+
+    def __getstate__(self) -> dict[str, Any]:
+        job = replace(self.job, record=_Done(self.job.record.done))
+        return {"setting": self.setting, "job": job}
+
+    def _drawn(self, placed: list[Tensor], purpose: str, count: int) -> Tensor:
+        """Images x count x dimensions."""
+        noise_law, shape = Gaussian(self.setting.sigma), self.job.domain.shape
+        values = torch.empty(len(placed), count, self.dimensions)
+        for block in blocks(noise_law.size(shape), count):
+            noise = self.voter.place_noise(draw_block(noise_law, shape, block, self.job.seed, purpose))
+            here = min(block.stop, count) - block.start
+            for row, image in enumerate(placed):
+                values[row, block.start : block.start + here] = self.voter.outputs(image, noise, here)
+        if not bool(torch.isfinite(values).all()):
+            raise ModelError("the model returns values that are not numbers (NaN or infinite) on noisy inputs")
+        return values
+
+    def _order_statistic(self, ordered: Tensor, classes: Tensor, distances: FloatArray) -> IntArray:
+        """The smallest k, with the largest radius, between whose k-th smallest and largest the class wins; 0: none."""
+        setting = self.setting
+        ranks = np.arange(1, setting.samples // 2 + 1)
+        radii = order_radius(ranks, setting.samples, setting.sigma, setting.share(self.dimensions))
+        last = int((radii > 0).sum())
+        if setting.radius is not None:
+            # the largest rank that still reaches the radius, sample by sample; the distance to the grid is on top
+            wanted = setting.radius * (1 - 1e-12) + distances
+            k = np.searchsorted(-radii, -wanted, side="right")
+            held = self._holds(ordered, classes, np.maximum(k, 1)) & (k > 0)
+            return np.where(held, k, 0)
+        return smallest_rank(lambda k: self._holds(ordered, classes, k), last, len(classes))
+
+    def _holds(self, ordered: Tensor, classes: Tensor, k: IntArray) -> Any:
+        rows, places = torch.arange(len(classes)), torch.from_numpy(k)
+        low, high = ordered[rows, places - 1], ordered[rows, ordered.shape[1] - places]
+        if self.setting.unsound:
+            return self.head.holds_as_published(_middle(ordered), low, high, classes)
+        return self.head.holds(low, high, classes, self.setting.bound)
+
+
+class _Done(Memory):
+    """What is done already, without the open file."""
+
+    def __init__(self, done: dict[str, Any]) -> None:
+        super().__init__()
+        self.done = dict(done)
+
+
+def off_grid_of(job: Job, images: IntArray) -> FloatArray:
+    """How far images are from the grid."""
+    return off_grid(job.domain.take(images)[0].double().numpy(), "l2")
+
+
+def _middle(ordered: Tensor) -> Tensor:
+    """The median of samples in order (images x samples x dimensions)."""
+    count = ordered.shape[1]
+    return (ordered[:, (count - 1) // 2] + ordered[:, count // 2]) / 2
