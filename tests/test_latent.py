@@ -102,7 +102,8 @@ def test_classes_with_the_same_weights_never_change_places() -> None:
     certificates = sp.certify(
         flat(weight, np.array([0.5, 0.0])), (torch.rand(2, 1, 1, 2), torch.zeros(2).long()), Margin()
     )
-    assert (certificates.radius == 1e6).all()
+    # as far as two inputs can be apart
+    assert np.allclose(certificates.radius, np.sqrt(2))
     tied = sp.certify(flat(weight), (torch.rand(2, 1, 1, 2), torch.zeros(2).long()), Margin())
     assert (tied.prediction == -1).all()
 
@@ -112,7 +113,7 @@ def test_two_classes_are_in_closed_form_whatever_the_noise() -> None:
     exact = sp.certify(model, points(20), Margin())
     for sigma in (0.12, 0.25, 1.0):
         smoothed = sp.certify(model, points(20), Smoothing(sigma, n=10))
-        assert np.allclose(smoothed.radius, exact.radius)
+        assert np.allclose(smoothed.radius, exact.radius, atol=1e-5)
         assert smoothed.alpha == 0
         assert (smoothed.bound == "exact").all()
 
@@ -212,8 +213,11 @@ def test_the_constant_of_the_encoder_divides_the_radius() -> None:
 @pytest.mark.parametrize(
     ("model", "sentence"),
     [
-        (nn.Sequential(nn.Flatten(), nn.Linear(8, 3)), "it is not a SplitModel"),
-        (sp.SplitModel(nn.Flatten(), nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 3))), "head is not linear"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(8, 3)), "it is not a plain SplitModel"),
+        (
+            sp.SplitModel(nn.Flatten(), nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 3))),
+            "head is not a plain linear layer",
+        ),
         (sp.SplitModel(nn.Sequential(nn.Flatten(), nn.GELU()), nn.Linear(8, 3)), "GELU"),
     ],
     ids=["not split", "deep head", "unknown layer"],
@@ -275,7 +279,8 @@ def test_pairs_that_differ_in_colour_alone() -> None:
     rows = _rows(Counterfactual(), fit.model, domain)
     assert (rows["distance"] > 0).all()
     (finding,) = counterfactual_findings(rows)
-    assert finding.level == "pass"
+    # it holds, and says that colour is what this model goes by
+    assert (finding.code, finding.level) == ("transfer-holds", "warn")
 
 
 def _one(inputs: Tensor) -> Domain:
@@ -284,3 +289,89 @@ def _one(inputs: Tensor) -> Domain:
 
 def _rows(probe: Counterfactual, model: nn.Module, domain: Domain) -> Evidence:
     return run_probe(probe, model, domain, EvidenceStore(Path("evidence")), progress="off")
+
+
+# what computes something else than its class says
+
+
+class Cosine(nn.Linear):
+    def forward(self, inputs: Tensor) -> Tensor:
+        return nn.functional.linear(nn.functional.normalize(inputs, dim=1), nn.functional.normalize(self.weight, dim=1))
+
+
+class OtherSplit(sp.SplitModel):
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward(inputs).flip(1)
+
+
+def hooked() -> sp.SplitModel:
+    model = flat(np.eye(8)[:2])
+    model.head.register_forward_hook(lambda _m, _i, outputs: outputs * torch.tensor([1.0, 10.0]))
+    return model
+
+
+def patched() -> sp.SplitModel:
+    identity = nn.Identity()
+    identity.forward = lambda inputs: 10 * inputs  # type: ignore[method-assign]
+    return sp.SplitModel(nn.Sequential(nn.Flatten(), identity), nn.Linear(8, 2)).eval()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        sp.SplitModel(nn.Flatten(), Cosine(8, 2)).eval(),
+        OtherSplit(nn.Flatten(), nn.Linear(8, 2)).eval(),
+        hooked(),
+        patched(),
+    ],
+    ids=["subclass of a head", "subclass of the split", "hook", "own forward"],
+)
+@pytest.mark.parametrize("certifier", [Margin(), Smoothing(0.1, n=100), Lipschitz(), sp.certifiers.MedianSmoothing()])
+def test_what_is_not_what_it_looks_like_is_refused(model: nn.Module, certifier: sp.certifiers.Certifier) -> None:
+    if certifier.classifier == "median" and isinstance(model, OtherSplit):
+        pytest.skip("the median of representations asks encoder and head themselves")
+    if certifier.classifier == "median" and not isinstance(model.head, Cosine) and not model.head._forward_hooks:
+        pytest.skip("a patched encoder is sampled as it is")
+    with pytest.raises(ModelError):
+        sp.certify(model, points(3), certifier)
+
+
+def test_channels_that_are_repeated_have_another_constant() -> None:
+    model = sp.SplitModel(sp.Normalized(nn.Flatten(), [0.5] * 3, [1.0] * 3), nn.Linear(24, 2)).eval()
+    with pytest.raises(ModelError, match="would repeat an image"):
+        sp.certify(model, points(3), Margin())
+
+
+def test_a_model_of_float64_is_refused() -> None:
+    with pytest.raises(ModelError, match="float32"):
+        sp.certify(flat(np.eye(8)[:2]).double(), points(3), Margin())
+
+
+# rounding
+
+
+def test_rounding_in_the_head_is_bounded() -> None:
+    head = linear_head(np.array([[0.0] * 4, [1.0, 0, 0, 0]]), np.full(2, 2.0**24))
+    model = sp.SplitModel(nn.Flatten(), head).eval()
+    inputs = torch.tensor([0.9, 0.0, 0.0, 0.0]).view(1, 1, 1, 4)
+    assert model(inputs).argmax(1).item() == 0
+    assert sp.certify(model, (inputs, torch.ones(1).long()), Margin()).prediction[0] == -1
+
+
+def test_rounding_that_samples_do_not_show_is_allowed_for() -> None:
+    """Black and white images pass a large bias without rounding; what lies between them does not."""
+    first, second = (linear_head(np.eye(4), np.full(4, bias)) for bias in (2.0**23, -(2.0**23)))
+    head = linear_head(np.array([[0.0] * 4, [1.0, 0, 0, 0]]), np.array([0.2, 0.0]))
+    model = sp.SplitModel(nn.Sequential(nn.Flatten(), first, second), head).eval()
+    inputs = torch.tensor([1.0, 0.0, 1.0, 0.0]).view(1, 1, 1, 4)
+    assert model(inputs).argmax(1).item() == 1
+    assert sp.certify(model, (inputs, torch.ones(1).long()), Margin()).prediction[0] == -1
+
+
+def test_an_encoder_that_moves_nothing_is_never_moved() -> None:
+    body = nn.Sequential(nn.Flatten(), linear_head(np.zeros((4, 8)), np.ones(4)))
+    certificates = sp.certify(
+        sp.SplitModel(body, linear_head(np.eye(4)[:2], np.array([1.0, 0.0]))).eval(), points(3), Margin()
+    )
+    assert np.allclose(certificates.radius, np.sqrt(8))
+    assert np.allclose(Margin().rederive(certificates), certificates.radius)

@@ -15,11 +15,12 @@ import torch
 from torch import nn
 
 import shiftproof as sp
+from shiftproof.certification.certificates import Votes, certified_rows
 from shiftproof.certification.certifier import Memory
 from shiftproof.cli.main import main
 from shiftproof.evidence import Evidence, EvidenceStore
 from shiftproof.probes.sandwich import sandwich_findings
-from shiftproof.probes.verify import Case, verify
+from shiftproof.probes.verification import Case, verify
 from shiftproof.studies.verifying import verify_folder
 from shiftproof.testing import LinearOracle
 from shiftproof.types import Finding
@@ -139,6 +140,64 @@ def edited_votes(columns: dict[str, list]) -> None:
     columns["prediction"] = columns["label"]
 
 
+def not_a_number(columns: dict[str, list]) -> None:
+    columns["radius"][0] = float("nan")
+
+
+def unpaid(columns: dict[str, list]) -> None:
+    columns["off_grid"] = [-0.1] * len(columns["off_grid"])
+    columns["radius"] = [radius + 0.1 if radius else 0.0 for radius in columns["radius"]]
+
+
+def tenfold(columns: dict[str, list]) -> None:
+    for name in ("n", "count", "runner_up_count"):
+        columns[name] = [10 * value for value in columns[name]]
+
+
+def called_certain(columns: dict[str, list]) -> None:
+    columns["alpha"] = [0.0] * len(columns["alpha"])
+
+
+def called_right(columns: dict[str, list]) -> None:
+    columns["correct"] = [True] * len(columns["correct"])
+
+
+def other_labels(columns: dict[str, list]) -> None:
+    columns["label"] = columns["prediction"]
+    columns["correct"] = [True] * len(columns["correct"])
+
+
+def other_setting(columns: dict[str, list]) -> None:
+    columns["setting"] = ["Certify(mine)"] * len(columns["setting"])
+
+
+def other_norm_below(columns: dict[str, list]) -> None:
+    columns["norm"][1:] = ["linf"] * (len(columns["norm"]) - 1)
+
+
+def a_few_more(columns: dict[str, list]) -> None:
+    """Five votes more for every class that has them to gain, with the radius that follows."""
+    certifier = sp.certifiers.RandomizedSmoothing(sp.noise.Gaussian(0.25), n=400)
+    for row, count in enumerate(columns["count"]):
+        gained = min(count + 5, 400)
+        columns["count"][row], columns["runner_up_count"][row] = gained, 400 - gained
+    rows = certified_rows(
+        certifier.noise,
+        Votes(
+            np.array(columns["prediction"]),
+            np.zeros(len(columns["n"]), bool),
+            np.array(columns["count"]),
+            np.array(columns["runner_up"]),
+            np.array(columns["runner_up_count"]),
+            np.array(columns["n"]),
+            np.array(columns["off_grid"]),
+        ),
+        400,
+        certifier.levels(2),
+    )
+    columns["radius"] = np.where(np.array(columns["prediction"]) >= 0, rows["radius"], 0.0).tolist()
+
+
 def nobody(columns: dict[str, list]) -> None:
     columns["prediction"][0] = -1
 
@@ -162,16 +221,25 @@ def other_levels(columns: dict[str, list]) -> None:
         (edited_votes, "votes-differ"),
         (impossible, "impossible-counts"),
         (nobody, "no-class"),
+        (not_a_number, "impossible-radius"),
+        (unpaid, "off-grid-differs"),
+        (tenfold, "impossible-counts"),
+        (called_certain, "alpha-differs"),
+        (called_right, "correct-differs"),
+        (other_labels, "labels-differ"),
+        (other_setting, "evidence-unexpected"),
+        (other_norm_below, "facts-differ"),
+        (a_few_more, "replay-differs"),
         (other_alpha, "alpha-differs"),
         (other_levels, "levels-differ"),
     ],
-    ids=["radius", "votes", "impossible", "nobody", "alpha", "levels"],
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_a_changed_record_of_votes_is_found(
     voted: Path, copy: Callable[[Path], Path], change: Callable[[dict[str, list[object]]], None], code: str
 ) -> None:
     run = copy(voted)
-    plant(run, change, "gaussian 0.25")
+    plant(run, change, "gaussian 0.25", model="plain")
     assert code in codes(run)
 
 
@@ -216,7 +284,7 @@ def test_a_radius_without_votes_is_computed_again(exact: Path, copy: Callable[[P
             columns["radius"] = [2 * radius for radius in columns["radius"]]
 
     plant(run, double, title)
-    assert "recomputed-smaller" in codes(run)
+    assert "recomputed-otherwise" in codes(run)
 
 
 def test_an_unsound_rule_fails_and_is_never_shown_as_certified(tmp_path: Path) -> None:
@@ -361,6 +429,56 @@ def test_the_verb_exits_with_2_if_anything_is_broken(
     assert Finding(**next(one for one in answer["findings"] if one["level"] == "fail")).code == "radius-inflated"
 
 
+def test_adapted_certificates_are_verified_and_their_sigmas_believed_by_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        _verb(
+            "train",
+            "--data",
+            "rotated-digits",
+            "--target",
+            "angle=75",
+            "--model",
+            "cnn",
+            "--out",
+            tmp_path / "m",
+            "--set",
+            "model.width=4",
+            "--set",
+            "training.steps=40",
+        )
+        == 0
+    )
+    asked = [
+        "certify",
+        "--data",
+        "rotated-digits",
+        "--model",
+        f"file:{tmp_path / 'm'}",
+        "--domain",
+        "angle=0",
+        "--certifier",
+        "adapted-smoothing",
+        "--n",
+        200,
+        "--limit",
+        12,
+        "--set",
+        "certifier.calibration=64",
+    ]
+    for rule in ("fixed", "selection", "agreement"):
+        folder = tmp_path / rule
+        assert _verb(*asked, "--sigma", "0.1,0.25", "--set", f"certifier.rule={rule}", "--out", folder) == 0
+        assert _verb("verify", folder, "--part", 4, "--seed", 1) == 0
+    path = next((folder / "certificates").glob("*.parquet"))
+    certificates = sp.Certificates.load(path)
+    larger = [json.dumps({**json.loads(text), "sigmas": [0.2, 0.5]}) for text in certificates.parts]
+    replace(certificates, radius=2 * certificates.radius, parts=np.array(larger, object)).save(path)
+    assert _verb("verify", folder, "--part", 4, "--seed", 1) == 2
+    assert "larger than their record gives" in capsys.readouterr().out
+
+
 def test_a_folder_that_holds_no_run_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _verb("verify", tmp_path) == 1
     assert "neither a run nor" in capsys.readouterr().err
@@ -379,6 +497,9 @@ def test_what_the_verb_certify_writes_is_verified_too(
     certificates = sp.Certificates.load(path)
     replace(certificates, radius=certificates.radius * 1.5).save(path)
     assert _verb("verify", folder, "--part", 4) == 2
+    path.write_bytes(path.read_bytes()[:-40])
+    assert _verb("verify", folder, "--part", 4) == 2
+    assert "does not hold certificates" in capsys.readouterr().out
     margins = tmp_path / "margins"
     assert _verb(*asked, "--certifier", "latent-margin", "--out", margins) == 0
     assert _verb("verify", margins) == 0

@@ -138,7 +138,8 @@ def checked_options(cls: type, options: Mapping[str, Any], owner: str) -> dict[s
                 checked[option] = TypeAdapter(hints[option]).validate_python(options[option])
             except ValidationError as error:
                 # "Input should be a valid integer, unable to parse ..."
-                wanted = error.errors(include_url=False)[0]["msg"].split(",")[0].replace("Input should", "it should")
+                said = error.errors(include_url=False)[0]["msg"].split(", unable")[0]
+                wanted = said.replace("Input should", "it should").replace("Value error, ", "")
                 raise UsageError(f"{option} of {owner} is {options[option]!r}; {wanted}") from error
         elif default is ...:
             raise UsageError(f"{owner} needs a value for {option!r}")

@@ -13,7 +13,7 @@ from annotated_types import Interval
 from pydantic import BeforeValidator
 from torch import nn
 
-from shiftproof.certification.calibration import Calibration, calibration_images
+from shiftproof.certification.calibration import Calibration, CalibrationOption, calibration_images
 from shiftproof.certification.certificates import ABSTAIN, Certificates
 from shiftproof.certification.certifier import CERTIFIERS, Job, Memory
 from shiftproof.certification.promise import Promise
@@ -40,7 +40,7 @@ def _as_sigmas(value: Any) -> Any:
 
 @CERTIFIERS.register(
     "adapted-smoothing",
-    paper="document 003, with rules that hold",
+    paper="certification through adaptation, with rules that hold",
     needs="BatchNorm, and calibration images",
     norm="l2",
     cost="n0 + n forward passes a sample and sigma",
@@ -61,7 +61,7 @@ class AdaptedSmoothing:
     """
 
     sigmas: Annotated[tuple[float, ...], BeforeValidator(_as_sigmas)]
-    calibration: int | Calibration = 512
+    calibration: CalibrationOption = 512
     momentum: Annotated[float, Interval(ge=0, le=1)] = 1.0
     rule: Rule = "fixed"
     n: Positive = 100_000
@@ -80,14 +80,18 @@ class AdaptedSmoothing:
             raise UnknownName("rule", str(self.rule), get_args(Rule))
         if self.unsound not in ("", AS_PUBLISHED):
             raise UnknownName("unsound rule", str(self.unsound), [AS_PUBLISHED])
+        if not isinstance(self.calibration, int | Calibration) or isinstance(self.calibration, bool):
+            raise UsageError(
+                f"calibration is {self.calibration!r}; write Calibration.of(images), or a number of images"
+            )
         self._settings(self.alpha)
 
     @property
     def title(self) -> str:
         """What tells it from others in a table."""
-        rule = self.unsound or self.rule
         sigmas = ",".join(f"{sigma:g}" for sigma in self.sigmas)
-        return f"adapted {sigmas}" if len(self.sigmas) == 1 else f"adapted {sigmas}, {rule}"
+        rule = self.unsound or ("" if len(self.sigmas) == 1 else self.rule)
+        return f"adapted {sigmas}{', ' if rule else ''}{rule}"
 
     @property
     def scale(self) -> float:
@@ -113,7 +117,11 @@ class AdaptedSmoothing:
         models = one.models(job.model, images)
         choice = partial(joint_choice, one.sigmas) if one._joint else None
         parts = sample(job, one._settings(one.share), models, choice)
-        return one._combined(parts, models, images)
+        found = one._combined(parts, models, images)
+        if one is self:
+            return found
+        chosen = f" Sigma {one.sigmas[0]:g} was chosen among {', '.join(map(str, self.sigmas))} on calibration images."
+        return replace(found, title=self.title, scale=self.scale, guarantee=found.guarantee + chosen)
 
     def estimate(self, job: Job) -> Cost:
         """As for smoothing, once a sigma."""
@@ -128,15 +136,19 @@ class AdaptedSmoothing:
         one = self._fixed(job, images) if self.rule == "fixed" else self
         kind = AgreementPromise if self.rule == "agreement" else SelectionPromise
         models = nn.ModuleList(one.models(job.model, images))
-        return kind(models, one.sigmas, seed=job.seed, votes=max(1_000, min(self.n, 4_000)))
+        votes = max(1_000, min(self.n, 4_000))
+        return kind(models, one.sigmas, job.seed, votes=votes, precision=job.precision, backend=job.backend)
 
     def rederive(self, certificates: Certificates) -> FloatArray:
         """The radii that follow from the votes at every sigma."""
         if not len(certificates):
             return np.zeros(0)
         rows = [json.loads(text) for text in certificates.parts]
-        sigmas = tuple(rows[0]["sigmas"])
-        one = replace(self, sigmas=sigmas)
+        recorded = {tuple(row["sigmas"]) for row in rows}
+        chosen = len(recorded) == 1 and self.rule == "fixed" and recorded <= {(sigma,) for sigma in self.sigmas}
+        if not chosen and recorded != {self.sigmas}:
+            return np.zeros(len(certificates))
+        one = replace(self, sigmas=recorded.pop())
         votes = np.array([row["votes"] for row in rows])  # samples x sigmas x (class, count, rival's count, n)
         off = certificates.off_grid
         settings = one._settings(one.share)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import ModelError
+from shiftproof.models.altered import altered
 from shiftproof.models.lipschitz import GroupSort, MaxMin
 
 __all__ = ["box_margin", "check_head", "propagate", "split_last"]
@@ -39,61 +41,81 @@ def box_margin(head: nn.Module, low: Tensor, high: Tensor, classes: Tensor) -> T
 def check_head(head: nn.Module) -> None:
     """Refuse a head with a layer that boxes are not known to pass."""
     for layer in head.modules():
-        if not list(layer.children()) and propagate.dispatch(type(layer)) is propagate.dispatch(object):
-            raise ModelError(_unknown(layer))
+        _rule(layer)
 
 
-@singledispatch
 def propagate(layer: nn.Module, low: Tensor, high: Tensor) -> Box:
     """The smallest box that is known to hold what `layer` makes of a box (N x D)."""
-    raise ModelError(_unknown(layer))
+    return _rule(layer)(layer, low, high)
 
 
-@propagate.register
-def _(layer: nn.Sequential, low: Tensor, high: Tensor) -> Box:
+def _sequential(layer: nn.Sequential, low: Tensor, high: Tensor) -> Box:
     for part in layer:
         low, high = propagate(part, low, high)
     return low, high
 
 
-@propagate.register
-def _(layer: nn.Linear, low: Tensor, high: Tensor) -> Box:
+def _linear(layer: nn.Linear, low: Tensor, high: Tensor) -> Box:
     weight = layer.weight.double()
     middle, half = (low + high) / 2 @ weight.T + _bias(layer), (high - low) / 2 @ weight.abs().T
     return middle - half, middle + half
 
 
-def _monotone(layer: nn.Module, low: Tensor, high: Tensor) -> Box:
+def _rising(layer: nn.Module, low: Tensor, high: Tensor) -> Box:
     """A layer that never falls when an input rises: its corners are the corners."""
     return layer(low), layer(high)
 
 
-# sorting a group is monotone too: raising one of its numbers lowers none of the sorted ones
-for _kind in (nn.ReLU, nn.LeakyReLU, nn.Tanh, nn.Sigmoid, nn.Identity, nn.Flatten, MaxMin, GroupSort):
-    propagate.register(_kind, _monotone)
+def _leaky(layer: nn.LeakyReLU, low: Tensor, high: Tensor) -> Box:
+    one, other = layer(low), layer(high)
+    least = torch.minimum(one, other)
+    # with a slope below 0 it falls to 0 and rises again
+    inside = (low < 0) & (high > 0)
+    return torch.where(inside, least.clamp(max=0), least), torch.maximum(one, other)
 
 
-@propagate.register
-def _(layer: nn.Dropout, low: Tensor, high: Tensor) -> Box:
+def _dropout(layer: nn.Dropout, low: Tensor, high: Tensor) -> Box:
+    if layer.training:
+        raise ModelError("Dropout in train mode is no function; call model.eval()")
     return low, high
 
 
-@propagate.register
-def _(layer: nn.BatchNorm1d, low: Tensor, high: Tensor) -> Box:
-    assert layer.running_mean is not None
-    assert layer.running_var is not None
-    slope = (layer.running_var.double() + layer.eps).rsqrt() * layer.weight.double()
-    offset = layer.bias.double() - layer.running_mean.double() * slope
+def _batchnorm(layer: nn.BatchNorm1d, low: Tensor, high: Tensor) -> Box:
+    if layer.training or layer.running_mean is None or layer.running_var is None:
+        raise ModelError("BatchNorm in train mode is no function of one input; call model.eval()")
+    slope = (layer.running_var.double() + layer.eps).rsqrt()
+    offset = -layer.running_mean.double() * slope
+    if layer.weight is not None:
+        slope, offset = slope * layer.weight.double(), offset * layer.weight.double() + layer.bias.double()
     one, other = low * slope + offset, high * slope + offset
     return torch.minimum(one, other), torch.maximum(one, other)
 
 
+# by exact class: a subclass may compute something else. Sorting a group is rising too: a number that rises lowers none
+# of the sorted ones
+_RULES: dict[type[nn.Module], Callable[[Any, Tensor, Tensor], Box]] = {
+    nn.Sequential: _sequential,
+    nn.Linear: _linear,
+    **dict.fromkeys((nn.ReLU, nn.Tanh, nn.Sigmoid, nn.Identity, nn.Flatten, MaxMin, GroupSort), _rising),
+    nn.LeakyReLU: _leaky,
+    nn.Dropout: _dropout,
+    nn.BatchNorm1d: _batchnorm,
+}
+
+
+def _rule(layer: nn.Module) -> Callable[[Any, Tensor, Tensor], Box]:
+    if type(layer) not in _RULES or altered(layer):
+        why = " that has hooks" if type(layer) in _RULES else ""
+        raise ModelError(f"boxes are not known to pass a layer {type(layer).__name__}{why} of the head")
+    return _RULES[type(layer)]
+
+
 def split_last(head: nn.Module) -> tuple[nn.Module, nn.Linear | None]:
     """All layers but a last linear one, and that one."""
-    if isinstance(head, nn.Linear):
-        return nn.Identity(), head
-    if isinstance(head, nn.Sequential) and len(head) and isinstance(head[-1], nn.Linear):
-        return head[:-1], head[-1]
+    if _plain(head, nn.Linear):
+        return nn.Identity(), head  # type: ignore[return-value]
+    if _plain(head, nn.Sequential) and len(head) and _plain(head[-1], nn.Linear):  # type: ignore[arg-type,index]
+        return head[:-1], head[-1]  # type: ignore[index]
     return head, None
 
 
@@ -101,5 +123,5 @@ def _bias(layer: nn.Linear) -> Tensor:
     return torch.zeros(layer.out_features, dtype=torch.float64) if layer.bias is None else layer.bias.double()
 
 
-def _unknown(layer: nn.Module) -> str:
-    return f"boxes are not known to pass a layer {type(layer).__name__} of the head; use bound='lipschitz'"
+def _plain(module: nn.Module, kind: type[nn.Module]) -> bool:
+    return type(module) is kind and not altered(module)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from pydantic import PlainValidator
 from torch import Tensor
 
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import DataError, UsageError
 from shiftproof.types import IntArray
 
-__all__ = ["Calibration", "calibration_images"]
+__all__ = ["Calibration", "CalibrationOption", "calibration_images"]
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,16 @@ class Calibration:
     @classmethod
     def of(cls, images: Domain | Domains | Tensor, count: int | None = None) -> Calibration:
         """From a domain, several or a tensor; at most `count` images, evenly spaced."""
+        if count is not None and count < 2:
+            raise UsageError(f"{count} calibration images are too few: a variance needs two")
         if isinstance(images, Tensor):
-            return cls._made("tensor", _thinned(images, count), None)
+            # the same checks as for any data: shape, range, numbers
+            checked = Domain.from_arrays("calibration", images, np.zeros(len(images), np.int64), ["any"]).tensors()[0]
+            return cls._made("tensor", _thinned(checked, count), None)
+        if not isinstance(images, Domain | Domains):
+            raise UsageError(
+                f"calibration images are {type(images).__name__}; they should be a domain or a tensor of images"
+            )
         members: Sequence[Domain] = list(images) if isinstance(images, Domains) else [images]
         inputs, labels = zip(*(domain.tensors() for domain in members), strict=True)
         name = ", ".join(domain.name for domain in members)
@@ -44,6 +54,10 @@ class Calibration:
 
     def check_apart(self, domain: Domain) -> None:
         """Refuse a domain of which an image is among these."""
+        if tuple(self.inputs.shape[1:]) != domain.shape:
+            raise UsageError(
+                f"calibration images are {tuple(self.inputs.shape[1:])}, those of {domain.name} {domain.shape}"
+            )
         known = set(_keys(self.inputs))
         for block in domain.blocks:
             for place, key in zip(block, _keys(domain.take(block)[0]), strict=True):
@@ -54,14 +68,32 @@ class Calibration:
                     )
 
 
+def _as_calibration(value: Any) -> int | Calibration:
+    if isinstance(value, Calibration):
+        return value
+    try:
+        count = int(value)
+    except (TypeError, ValueError):
+        count = 0
+    if count < 2 or isinstance(value, bool):
+        raise UsageError(
+            f"calibration is {value!r}; it should be Calibration.of(images), or how many training images to take"
+        )
+    return count
+
+
+CalibrationOption = Annotated[Any, PlainValidator(_as_calibration)]
+"""A field that takes calibration images, or how many of the training images to take."""
+
+
 def calibration_images(given: int | Calibration, pool: Domains | Domain | None) -> Calibration:
     """The images themselves: those given, or a number of them from the pool of the job."""
     if isinstance(given, Calibration):
         return given
     if pool is None:
         raise DataError(
-            "there are no calibration images: give them, AdaptedSmoothing(..., calibration=Calibration.of(images)), "
-            "or certify a model whose training domains are known"
+            "there are no calibration images: name domains with --calibration (in Python give Calibration.of(images)), "
+            "or take a model and data of which the training domains are known"
         )
     return Calibration.of(pool, given)
 
@@ -75,4 +107,5 @@ def _spaced(n: int, count: int | None) -> IntArray:
 
 
 def _keys(images: Tensor) -> list[bytes]:
-    return [one.tobytes() for one in images.float().numpy()]
+    """Images to the nearest of 65,280 levels: rounding does not make another image."""
+    return [one.tobytes() for one in torch.round(images.double() * 65_280).to(torch.int32).numpy()]

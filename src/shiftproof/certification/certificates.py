@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ __all__ = ["ABSTAIN", "Certificates"]
 ABSTAIN = -1
 NO_BOUND = "none"
 """Of a sample that was skipped: there are no votes to bound."""
-_FACTS = b"shiftproof.certificates"
+_FACTS, _SEAL = b"shiftproof.certificates", b"shiftproof.seal"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,7 +120,7 @@ class Certificates:
     @property
     def passes(self) -> int:
         """Forward passes spent, those that chose the classes included."""
-        return int(self.n.sum()) + len(self) * int(self.details.get("n0", 0))
+        return int(self.details.get("passes", self.n.sum() + len(self) * int(self.details.get("n0", 0))))
 
     @property
     def stops_early(self) -> bool:
@@ -140,7 +141,7 @@ class Certificates:
 
         Samples that stopped early keep the bound that allows it, at its share of the new alpha.
         """
-        if self.noise is None or self.levels is None:
+        if self.noise is None or self.levels is None or self.classifier != "smoothed" or self.unsound:
             raise UsageError("only the votes of one smoothed classifier can be read again at another alpha")
         if not 0 < alpha < 1:
             raise UsageError(f"alpha is {alpha}; it is a probability of error strictly between 0 and 1, such as 0.001")
@@ -180,8 +181,9 @@ class Certificates:
         facts["noise"] = None if self.noise is None else as_record(self.noise)
         columns = {name: getattr(self, name) for name in _COLUMNS}
         table = pa.table({name: pa.array(values.tolist()) for name, values in columns.items()})
-        buffer = io.BytesIO()
-        pq.write_table(table.replace_schema_metadata({_FACTS: json.dumps(facts).encode()}), buffer)
+        buffer, text = io.BytesIO(), json.dumps(facts)
+        notes = {_FACTS: text.encode(), _SEAL: _seal(table, text).encode()}
+        pq.write_table(table.replace_schema_metadata(notes), buffer)
         write_atomically(Path(path), buffer.getvalue())
 
     @classmethod
@@ -191,11 +193,15 @@ class Certificates:
             raise DataError(f"there is no file {path}")
         try:
             table = pq.read_table(path)
-            facts = json.loads((table.schema.metadata or {})[_FACTS])
+            notes = table.schema.metadata or {}
+            facts = json.loads(notes[_FACTS])
+            sealed = _SEAL not in notes or notes[_SEAL].decode() == _seal(table, notes[_FACTS].decode())
             table = _with_later_columns(table)
             columns = {name: table.column(name).to_numpy() for name in _COLUMNS}
         except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
             raise DataError(f"{path} does not hold certificates") from error
+        if not sealed:
+            raise DataError(f"{path} was changed after it was written: its hash differs")
         facts["levels"] = None if facts["levels"] is None else Levels(**facts["levels"])
         facts["noise"] = None if facts["noise"] is None else as_noise(facts["noise"])
         columns["bound"] = columns["bound"].astype(str)
@@ -204,6 +210,8 @@ class Certificates:
     def to_log(self, path: Path | str, labels: ArrayLike) -> None:
         """Write the tab-separated log that other tools read; radii are rounded down, so that none grows."""
         wanted = np.asarray(labels)
+        if self.unsound:
+            raise UsageError(f"{self.title}: a log would show what an unsound rule claims as if it were certified")
         if len(wanted) != len(self):
             raise UsageError(f"there are {len(self)} certificates but {len(wanted)} labels")
         rows = logs.Log(self.ids, wanted, self.prediction, self.radius)
@@ -232,6 +240,14 @@ class Certificates:
             # a log rounds radii: a certified one may read 0
             prediction=log.prediction,
         )
+
+
+def _seal(table: Any, facts: str) -> str:
+    """A hash of columns and facts, which finds accidents, not forgers."""
+    digest = hashlib.sha256(facts.encode())
+    for name in table.column_names:
+        digest.update(json.dumps([name, table.column(name).to_pylist()]).encode())
+    return digest.hexdigest()
 
 
 def _with_later_columns(table: Any) -> Any:

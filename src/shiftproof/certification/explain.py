@@ -23,6 +23,7 @@ class Explanation:
     """Whether a certifier can be used on a classifier, and why, in a sentence."""
 
     certifier: str
+    title: str
     options: str
     applies: bool
     why: str
@@ -56,7 +57,7 @@ def _explained(certifier: Certifier, model: nn.Module, domain: Domain, calibrati
         why, applies = certifier.applies(replace(job, calibration=calibration)), True
     except ShiftproofError as error:
         why, applies = str(error), False
-    return Explanation(name, repr(certifier), applies, why)
+    return Explanation(name, certifier.title, repr(certifier), applies, why)
 
 
 def _usual() -> Iterator[Certifier]:

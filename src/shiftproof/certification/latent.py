@@ -9,13 +9,13 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import torch
 from annotated_types import Interval
-from torch import Tensor
+from torch import Tensor, nn
 
 from shiftproof.certification.certificates import Certificates, Votes, certified_rows
 from shiftproof.certification.certifier import CERTIFIERS, Job
-from shiftproof.certification.margins import FARTHEST, margins
-from shiftproof.certification.promise import Mask, Promise, behind, lead_of
-from shiftproof.certification.representations import Parts, encode, linear_parts, one_pass
+from shiftproof.certification.margins import margins, over_constant, useless
+from shiftproof.certification.promise import ASKING, Mask, Promise, behind, lead_of
+from shiftproof.certification.representations import Parts, check_precision, diameter, encode, linear_parts, one_pass
 from shiftproof.certification.sampling.bank import CHOOSING, COUNTING
 from shiftproof.certification.sampling.budget import Levels, budget
 from shiftproof.errors import UsageError
@@ -58,7 +58,7 @@ def latent_votes(logits: FloatArray, noise: FloatArray) -> IntArray:
 
 @CERTIFIERS.register(
     "latent-smoothing",
-    paper="document 001, with the noise on z as its proof needs",
+    paper="GLEAN, with the noise on z as its proof needs",
     needs="a linear head over an encoder of known constant",
     norm="l2",
     cost="1 forward pass a sample, then n votes of K numbers each",
@@ -101,8 +101,12 @@ class LatentSmoothing:
 
     def applies(self, job: Job) -> str:
         """To a linear head over an encoder whose constant is known."""
+        check_precision(job)
         parts = linear_parts(job.model, job.domain.shape, "l2", needs_split=True)
-        return f"a linear head over an encoder of l2 constant {parts.constant:.4g}; latent-margin certifies no less"
+        what = f"a linear head over an encoder of l2 constant {parts.constant:.4g}{useless(parts.constant)}"
+        if job.classes == 2:
+            return f"{what}; for two classes it is latent-margin, whatever sigma, n and alpha"
+        return f"{what}; latent-margin certifies no less"
 
     def certify(self, job: Job) -> Certificates:
         """Certificates for every sample of the job's domain."""
@@ -115,7 +119,9 @@ class LatentSmoothing:
             winner, margin = margins(logits, parts.weight, "l2")
             margin = margin - 2 * encoded.rounding
             columns: dict[str, Any] = {"chosen": winner, "margin": margin, "bound": np.full(len(winner), "exact")}
-            columns["radius"] = np.minimum(margin / parts.constant, FARTHEST)
+            farthest = diameter(job.domain.shape, "l2")
+            columns["margin"] = margin = np.minimum(margin, parts.constant * farthest)
+            columns["radius"] = margin / parts.constant if parts.constant > 0 else np.where(margin >= 0, farthest, 0.0)
         else:
             columns = self._sampled(job, logits, parts.weight, 2 * encoded.rounding, parts.constant)
         exact = job.classes == 2
@@ -145,6 +151,7 @@ class LatentSmoothing:
                 "rounding": encoded.rounding,
                 "seconds": time.perf_counter() - began,
                 "n0": 0 if exact else self.n0,
+                "passes": len(job.domain),
             },
         )
 
@@ -154,16 +161,16 @@ class LatentSmoothing:
 
     def promise(self, job: Job) -> Promise:
         """The head under noise."""
-        return LatentPromise(job.model, self.sigma, job.domain.shape, max(2_000, min(self.n, 20_000)), job.seed)
+        parts = linear_parts(job.model, job.domain.shape, "l2", needs_split=True)
+        return LatentPromise(job.model, parts, self.sigma, max(2_000, min(self.n, 20_000)), job.seed)
 
     def rederive(self, certificates: Certificates) -> FloatArray:
         """The radii that follow from the votes; without votes, from the margin."""
-        constant = certificates.constant or np.inf
         if certificates.levels is None:
-            return np.clip(certificates.margin / constant, 0.0, FARTHEST)
+            return over_constant(certificates.margin, certificates.constant, certificates.radius)
         latent = Gaussian(self.sigma)
         rows = certified_rows(latent, certificates.votes, certificates.samples, certificates.levels)
-        return np.asarray(rows["radius"] / constant)
+        return over_constant(rows["radius"], certificates.constant, certificates.radius)
 
     def _sampled(
         self, job: Job, logits: FloatArray, weight: FloatArray, rounding: float, constant: float
@@ -193,8 +200,11 @@ class LatentSmoothing:
             chosen, np.zeros(len(logits), bool), count, rival, others[rows, rival], np.full(len(logits), self.n), off
         )
         columns = certified_rows(Gaussian(self.sigma), votes, self.n, self.levels(job.classes))
+        if constant > 0:
+            columns["radius"] = columns["radius"] / constant
+        else:
+            columns["radius"] = np.where(columns["radius"] > 0, diameter(job.domain.shape, "l2"), 0.0)
         return columns | {
-            "radius": columns["radius"] / constant,
             "chosen": chosen,
             "count": count,
             "runner_up": rival,
@@ -220,9 +230,9 @@ class LatentSmoothing:
 class LatentPromise:
     """A linear head under noise on the representation, to be attacked through the head itself."""
 
-    model: Any
+    model: nn.Module
+    parts: Parts
     sigma: float
-    shape: tuple[int, ...]
     votes: int
     seed: int
 
@@ -252,10 +262,8 @@ class LatentPromise:
         return behind(self._counts(inputs), classes, level)
 
     def _counts(self, inputs: Tensor) -> IntArray:
-        head = self.model.head
+        assert self.parts.weight is not None
         with torch.no_grad():
             logits = self.model(inputs).double().numpy()
-        noise = logit_noise(
-            head.weight.detach().double().numpy(), self.sigma, self.votes, numpy_generator(self.seed, "verification")
-        )
+        noise = logit_noise(self.parts.weight, self.sigma, self.votes, numpy_generator(self.seed, ASKING))
         return latent_votes(logits, noise)

@@ -10,34 +10,50 @@ import numpy as np
 from shiftproof.certification.certificates import Certificates
 from shiftproof.certification.certifier import CERTIFIERS, Job
 from shiftproof.certification.promise import BasePromise, Promise
-from shiftproof.certification.representations import Parts, encode, linear_parts, one_pass
+from shiftproof.certification.representations import (
+    Parts,
+    check_precision,
+    diameter,
+    encode,
+    head_rounding,
+    linear_parts,
+    one_pass,
+)
 from shiftproof.errors import UsageError
 from shiftproof.models.files import fingerprint
 from shiftproof.perturbations.noise.gaussian import Gaussian
+from shiftproof.perturbations.threat import Norm
 from shiftproof.types import Cost, FloatArray, IntArray
 
-__all__ = ["LatentMargin", "LipschitzMargin", "margins"]
+__all__ = ["LatentMargin", "LipschitzMargin", "margins", "over_constant", "useless"]
 
 FARTHEST = 1e6
 """The radius of a classifier that never changes its mind; a number, so that averages stay numbers."""
+
+USELESS = 100.0
 
 _DUAL = {"l2": 2, "linf": 1, "l1": np.inf}
 _OF_TWO_LOGITS = {"l2": np.sqrt(2.0), "linf": 2.0, "l1": 1.0}
 """How far the difference of two logits moves at most when all logits together move by 1 in a norm."""
 
 
-def margins(logits: FloatArray, weight: FloatArray | None, norm: str) -> tuple[IntArray, FloatArray]:
+def margins(
+    logits: FloatArray, weight: FloatArray | None, norm: str, slack: FloatArray | None = None
+) -> tuple[IntArray, FloatArray]:
     """The winning class of each row (N x K), and how far the values behind the logits may move in `norm` to keep it.
 
     With the weight (K x D) of a linear head that is the exact distance to the nearest decision boundary; without one
-    the logits themselves move.
+    the logits themselves move. `slack` (N x K) is what each logit may be off by.
 
     >>> winner, margin = margins(np.array([[0.9, 0.3]]), np.eye(2), "l2")
     >>> int(winner[0]), float(margin[0].round(6))
     (0, 0.424264)
     """
     winner = logits.argmax(1)
-    gaps = logits[np.arange(len(logits)), winner][:, None] - logits
+    rows = np.arange(len(logits))
+    gaps = logits[rows, winner][:, None] - logits
+    if slack is not None:
+        gaps = gaps - slack - slack[rows, winner][:, None]
     if weight is None:
         slopes = np.full((len(logits), logits.shape[1]), _OF_TWO_LOGITS[norm])
     else:
@@ -46,17 +62,23 @@ def margins(logits: FloatArray, weight: FloatArray | None, norm: str) -> tuple[I
     # classes whose rows are equal can't change places, whatever happens to the input
     with np.errstate(divide="ignore", invalid="ignore"):
         distances = np.where(slopes > 0, gaps / slopes, np.where(gaps > 0, FARTHEST, 0.0))
-    distances[np.arange(len(logits)), winner] = FARTHEST
+    distances[rows, winner] = FARTHEST
     return winner, np.minimum(distances.min(1), FARTHEST)
 
 
-def margin_certificates(job: Job, parts: Parts, norm: str, title: str, what: str, details: str) -> Certificates:
+def margin_certificates(job: Job, parts: Parts, norm: Norm, title: str, what: str, details: str) -> Certificates:
     """Certificates from one forward pass: margin over constant."""
+    farthest = diameter(job.domain.shape, norm)
     encoded = encode(job, parts, norm)
-    winner, margin = margins(parts.logits(encoded.values), parts.weight, norm)
-    # rounding counts at the input and again wherever it moves to
-    margin = margin - 2 * encoded.rounding
-    radius = np.minimum(margin / parts.constant, FARTHEST)
+    logits = parts.logits(encoded.values)
+    winner, margin = margins(logits, parts.weight, norm)
+    if parts.weight is not None:
+        slack = head_rounding(parts, encoded.values, np.minimum(margin, parts.constant * farthest), norm)
+        margin = margins(logits, parts.weight, norm, slack)[1]
+    # rounding counts at the input and again wherever it moves to; what moves nothing can't be moved over a boundary
+    margin = np.minimum(margin - 2 * encoded.rounding, parts.constant * farthest)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        radius = np.where(parts.constant > 0, margin / parts.constant, np.where(margin >= 0, farthest, 0.0))
     return Certificates.blank(
         job.domain.ids,
         winner,
@@ -68,8 +90,8 @@ def margin_certificates(job: Job, parts: Parts, norm: str, title: str, what: str
         alpha=0.0,
         guarantee=(
             f"The classifier itself gives the certified class under every change of the input whose {norm} norm "
-            f"({Gaussian.units}) is below the radius: {what}. Nothing is random. Rounding in float32 is allowed for "
-            f"with {encoded.rounding:.1e}, four times what was measured."
+            f"({Gaussian.units}) is below the radius: {what}. Nothing is random. That holds in exact arithmetic; for "
+            "rounding in float32 an allowance is taken off, which is measured, not proven."
         ),
         title=title,
         classifier="base",
@@ -89,6 +111,18 @@ def margin_certificates(job: Job, parts: Parts, norm: str, title: str, what: str
     )
 
 
+def over_constant(margin: FloatArray, constant: float | None, radius: FloatArray) -> FloatArray:
+    """Margin over constant, no smaller than 0; of a body that moves nothing, the radius as it is."""
+    if constant is None:
+        return np.zeros(len(margin))
+    return np.maximum(margin / constant, 0.0) if constant > 0 else np.where(margin >= 0, radius, 0.0)
+
+
+def useless(constant: float) -> str:
+    """A warning for constants that leave next to nothing of a margin."""
+    return ", which leaves radii too small to be of use" if constant > USELESS else ""
+
+
 class _Margin:
     """What both margins share: nothing is sampled, and what is certified is the classifier itself."""
 
@@ -105,12 +139,12 @@ class _Margin:
 
     def rederive(self, certificates: Certificates) -> FloatArray:
         """Margin over constant; the margin itself only the model knows."""
-        return np.clip(certificates.margin / (certificates.constant or np.inf), 0.0, FARTHEST)
+        return over_constant(certificates.margin, certificates.constant, certificates.radius)
 
 
 @CERTIFIERS.register(
     "latent-margin",
-    paper="in place of document 001, Theorem 2",
+    paper="in place of GLEAN's Theorem 2",
     needs="a linear head over an encoder of known constant",
     norm="l2",
     cost="1 forward pass a sample",
@@ -126,8 +160,9 @@ class LatentMargin(_Margin):
 
     def applies(self, job: Job) -> str:
         """To a linear head over an encoder whose constant is known."""
+        check_precision(job)
         parts = linear_parts(job.model, job.domain.shape, "l2", needs_split=True)
-        return f"a linear head over an encoder of l2 constant {parts.constant:.4g}"
+        return f"a linear head over an encoder of l2 constant {parts.constant:.4g}{useless(parts.constant)}"
 
     def certify(self, job: Job) -> Certificates:
         """Certificates for every sample of the job's domain."""
@@ -160,9 +195,11 @@ class LipschitzMargin(_Margin):
 
     def applies(self, job: Job) -> str:
         """To a network of layers whose constants are known."""
+        check_precision(job)
         parts = linear_parts(job.model, job.domain.shape, self.norm)
         before = "" if parts.weight is None else " before the last layer"
-        return f"every layer's constant is known; the {self.norm} constant{before} is at most {parts.constant:.4g}"
+        bound = f"the {self.norm} constant{before} is at most {parts.constant:.4g}{useless(parts.constant)}"
+        return f"every layer's constant is known; {bound}"
 
     def certify(self, job: Job) -> Certificates:
         """Certificates for every sample of the job's domain."""

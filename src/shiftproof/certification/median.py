@@ -35,7 +35,7 @@ AS_PUBLISHED = "as-published"
 
 @CERTIFIERS.register(
     "median-smoothing",
-    paper="document 004 with a bound that holds; Chiang et al. 2020",
+    paper="Chiang et al. 2020; provably robust transfer, with a bound that holds",
     needs="an encoder and a head for representations; any classifier for logits",
     norm="l2",
     cost="n0 + samples forward passes a sample",
@@ -165,7 +165,7 @@ class MedianSmoothing:
         if self.radius is not None and self.radius > reach:
             raise UsageError(
                 f"r = {self.radius:g} is beyond the reachable {reach:.3g} with {self.samples} samples "
-                f"(sigma {self.sigma:g}, {dimensions} dimensions, alpha {self.alpha:g})"
+                f"(sigma {self.sigma:g}, {dimensions} dimensions, alpha {self.alpha:g}); more samples reach farther"
             )
 
     def estimate(self, job: Job) -> Cost:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import time
 from dataclasses import dataclass
 
@@ -11,27 +12,32 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.certification.certifier import Job
-from shiftproof.domains import Domain
 from shiftproof.errors import ModelError, UsageError
-from shiftproof.models.lipschitz import frozen, lipschitz_bound
+from shiftproof.models.altered import altered
+from shiftproof.models.lipschitz import constants, frozen, lipschitz_bound
 from shiftproof.models.split import SplitModel
 from shiftproof.perturbations.threat import Norm
+from shiftproof.rng import torch_generator
 from shiftproof.types import Cost, FloatArray
 
-__all__ = ["Encoded", "Parts", "encode", "linear_parts", "one_pass"]
+__all__ = ["Encoded", "Parts", "check_precision", "diameter", "encode", "head_rounding", "linear_parts", "one_pass"]
 
 ROUNDING_EXAMPLES, ROUNDING_SAFETY = 32, 4
+_UNIT = 2.0**-24
 _ORDERS = {"l2": 2, "linf": np.inf, "l1": 1}
+_DUALS = {"l2": 2, "linf": 1, "l1": np.inf}
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
     """A frozen classifier as a body of known constant, and the linear layer behind it, where there is one.
 
-    No input can move the body's output further than `constant` times its own move, both in the same norm.
+    No input can move the body's output further than `constant` times its own move, both in the same norm. `deployed` is
+    the body as the model has it.
     """
 
     body: nn.Module
+    deployed: nn.Module
     constant: float
     weight: FloatArray | None = None
     bias: FloatArray | None = None
@@ -50,49 +56,69 @@ class Encoded:
     seconds: float
 
 
+def check_precision(job: Job) -> None:
+    """Refuse to compute margins in less than float32."""
+    if job.precision != "f32":
+        raise UsageError(f"margins are computed in f32, not in {job.precision}: bf16 would round more than they are")
+
+
 def linear_parts(model: nn.Module, shape: tuple[int, ...], norm: Norm, *, needs_split: bool = False) -> Parts:
     """Body and linear head with the body's constant; without a linear head the whole network is the body.
 
     `needs_split` refuses what is not an encoder and a linear head.
     """
-    network = frozen(model, shape).float().eval()
-    if isinstance(network, SplitModel) and isinstance(network.head, nn.Linear):
-        bound = lipschitz_bound(network.encoder, shape, norm)
-        weight = network.head.weight.detach().double().numpy()
-        bias = np.zeros(len(weight)) if network.head.bias is None else network.head.bias.detach().double().numpy()
-        return Parts(network.encoder, bound, weight, bias)
+    if any(one.is_floating_point() and one.dtype != torch.float32 for one in model.state_dict().values()):
+        raise ModelError("margins are certified for models of float32 weights; call model.float() and deploy that")
+    network = frozen(model, shape).eval()
+    # a subclass or a hook may compute something else
+    plain = isinstance(network, SplitModel) and type(network) is SplitModel and not altered(network)
+    if plain and isinstance(network, SplitModel) and isinstance(model, SplitModel):
+        head = network.head
+        if isinstance(head, nn.Linear) and type(head) is nn.Linear and not altered(head):
+            weight = head.weight.detach().double().numpy()
+            bias = np.zeros(len(weight)) if head.bias is None else head.bias.detach().double().numpy()
+            bound = lipschitz_bound(network.encoder, shape, norm)
+            return Parts(network.encoder, model.encoder, bound, weight, bias)
     if needs_split:
-        what = "its head is not linear" if isinstance(network, SplitModel) else "it is not a SplitModel(encoder, head)"
-        raise ModelError(f"latent certificates need a linear head over an encoder of known constant, but {what}")
-    return Parts(network, lipschitz_bound(network, shape, norm))
+        what = "its head is not a plain linear layer" if plain else "it is not a plain SplitModel(encoder, head)"
+        raise ModelError(
+            f"latent certificates need a linear head over an encoder of known constant, but {what}; "
+            "put the model together as SplitModel(encoder, nn.Linear(...))"
+        )
+    return Parts(network, model, lipschitz_bound(network, shape, norm))
 
 
-def encode(job: Job, parts: Parts, norm: str) -> Encoded:
-    """One forward pass over the job's domain, in float32; its rounding is measured against float64 on a few samples.
-
-    Rounding is allowed for four times over: nobody can try all inputs.
-    """
-    if job.precision != "f32":
-        raise UsageError(f"margins are computed in f32, not in {job.precision}: bf16 would round more than they are")
+def encode(job: Job, parts: Parts, norm: Norm) -> Encoded:
+    """One forward pass over the job's domain, in float32, with an allowance for its rounding."""
+    check_precision(job)
     began = time.perf_counter()
     domain = job.domain
     with torch.inference_mode():
-        values = [_values(parts.body, domain.take(block)[0]) for block in domain.blocks]
-    every = torch.cat(values)
+        every = torch.cat([_values(parts.body, domain.take(block)[0]) for block in domain.blocks])
     if not bool(torch.isfinite(every).all()):
         raise ModelError("the model returns values that are not numbers (NaN or infinite)")
     seconds = time.perf_counter() - began
     few = np.linspace(0, len(domain) - 1, min(ROUNDING_EXAMPLES, len(domain)), dtype=np.int64)
-    with torch.inference_mode():
-        exact = _values(copy.deepcopy(parts.body).double(), domain.take(few)[0].double())
-    off = (exact - every[torch.from_numpy(few)].double()).numpy()
-    rounding = ROUNDING_SAFETY * float(np.linalg.norm(off, _ORDERS[norm], axis=1).max())
-    return Encoded(every.double().numpy(), rounding, seconds)
+    return Encoded(every.double().numpy(), _rounding(parts, domain.take(few)[0], norm), seconds)
+
+
+def head_rounding(parts: Parts, values: FloatArray, moves: FloatArray, norm: Norm) -> FloatArray:
+    """What float32 can change at most of each logit (N x K) of the head, if a representation moves by `moves` (N).
+
+    The bound of any order of summation: gamma_n of the sum of absolute values, with n terms.
+    """
+    assert parts.weight is not None
+    assert parts.bias is not None
+    terms = parts.weight.shape[1] + 1
+    gamma = terms * _UNIT / (1 - terms * _UNIT)
+    sizes = np.abs(values) @ np.abs(parts.weight).T + np.abs(parts.bias)
+    slopes = np.linalg.norm(parts.weight, _DUALS[norm], axis=1)
+    return np.asarray(gamma * (sizes + moves[:, None] * slopes))
 
 
 def one_pass(job: Job) -> Cost:
     """The cost of one forward pass over the job's domain."""
-    domain: Domain = job.domain
+    domain = job.domain
     inputs = domain.take(domain.blocks[0])[0]
     with torch.inference_mode():
         job.model(inputs)
@@ -100,6 +126,38 @@ def one_pass(job: Job) -> Cost:
         job.model(inputs)
     seconds = (time.perf_counter() - began) * len(domain) / len(inputs)
     return Cost(len(domain), seconds, len(domain), seconds)
+
+
+def diameter(shape: tuple[int, ...], norm: str) -> float:
+    """How far two inputs in [0, 1] can be apart: no radius says more."""
+    numbers = math.prod(shape)
+    return {"l2": math.sqrt(numbers), "linf": 1.0, "l1": float(numbers)}[norm]
+
+
+def _rounding(parts: Parts, samples: Tensor, norm: Norm) -> float:
+    """Of the body as it is deployed: four times what float64 shows on samples and near them, and what storing costs.
+
+    Samples alone can round to nothing, as black and white ones do, where other points in their balls do not. Storing
+    each layer's output rounds by 2^-24 of it, and later layers pass that on times their constants.
+    """
+    generator = torch_generator(0, "rounding")
+    near = (samples + 0.3 * torch.randn(samples.shape, generator=generator)).clamp(0, 1)
+    inputs = torch.cat([samples, near, torch.rand(samples.shape, generator=generator)])
+    exact = copy.deepcopy(parts.body).double()
+    with torch.inference_mode():
+        off = (_values(exact, inputs.double()) - _values(parts.deployed, inputs).double()).numpy()
+        stored = _storing(exact, inputs.double(), norm)
+    return ROUNDING_SAFETY * float(np.linalg.norm(off, _ORDERS[norm], axis=1).max()) + stored
+
+
+def _storing(body: nn.Module, inputs: Tensor, norm: Norm) -> float:
+    layers = constants(body, tuple(inputs.shape[1:]), norm)
+    total, values = 0.0, inputs
+    for layer in layers:
+        values = body.get_submodule(layer.layer)(values)
+        largest = float(np.linalg.norm(values.flatten(1).numpy(), _ORDERS[norm], axis=1).max())
+        total = layer.value * total + _UNIT * largest
+    return total
 
 
 def _values(body: nn.Module, inputs: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from shiftproof.certification.promise import Mask, SmoothedPromise, behind, lead_of
 from shiftproof.certification.sampling.budget import bounds
 from shiftproof.certification.smoothing import RandomizedSmoothing
+from shiftproof.models.prepare import Backend, Precision
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.statistics import lower_bound, upper_bound
 from shiftproof.types import FloatArray, IntArray
@@ -66,6 +67,8 @@ class SelectionPromise:
     seed: int = 0
     samples: int = 8
     votes: int = 2_000
+    precision: Precision = "f32"
+    backend: Backend = "torch"
 
     classifier: ClassVar[str] = "adapted"
     exact: ClassVar[bool] = False
@@ -79,7 +82,8 @@ class SelectionPromise:
     def members(self) -> list[SmoothedPromise]:
         """The smoothed classifiers."""
         pairs = zip(self.model, self.sigmas, strict=True)
-        return [SmoothedPromise(one, Gaussian(sigma), self.samples, self.votes, self.seed) for one, sigma in pairs]
+        how = (self.samples, self.votes, self.seed, self.precision, self.backend)
+        return [SmoothedPromise(one, Gaussian(sigma), *how) for one, sigma in pairs]
 
     def scores(self, inputs: Tensor) -> Tensor:
         """The largest sigma Phi^-1 of the mean probability."""

@@ -23,5 +23,8 @@ def transferred_radius(radius: ArrayLike, distance: ArrayLike, constant: float =
     """
     if not constant > 0:
         raise UsageError(f"constant is {constant}; it should be above 0")
-    left = np.asarray(radius, np.float64) - np.asarray(distance, np.float64) / constant
+    apart = np.asarray(distance, np.float64)
+    if not (np.isfinite(apart).all() and (apart >= 0).all() and np.isfinite(radius).all()):
+        raise UsageError("radii and distances should be finite numbers, distances of at least 0")
+    left = np.asarray(radius, np.float64) - apart / constant
     return np.maximum(left, 0.0)

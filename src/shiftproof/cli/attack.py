@@ -10,6 +10,7 @@ import typer
 from shiftproof.cli.options import AsJson, Data, Seed, Workers, show_findings, show_json, show_table
 
 if TYPE_CHECKING:
+    from shiftproof.perturbations import Threat
     from shiftproof.studies.attacking import Attacked
 
 __all__ = ["command"]
@@ -18,7 +19,9 @@ __all__ = ["command"]
 def command(
     data: Data,
     model: Annotated[str, typer.Option("--model", help="file:PATH of a trained model, or python:PKG.MOD:FN.")],
-    threat: Annotated[str, typer.Option("--threat", help="Norm and size of the change: linf:8/255, l2:0.5, l1:2.")],
+    threat: Annotated[
+        str, typer.Option("--threat", help="Norm and size of the change: linf:8/255, l2:0.5; or a norm with --eps.")
+    ],
     domain: Annotated[str | None, typer.Option("--domain", help="Domains to attack: a,b.", show_default="all")] = None,
     attack: Annotated[str, typer.Option("--attack", help="See: shiftproof ls attacks")] = "pgd",
     steps: Annotated[
@@ -53,7 +56,6 @@ def command(
     from shiftproof.errors import UsageError
     from shiftproof.execution import check_writable
     from shiftproof.models import MODELS, load_model
-    from shiftproof.perturbations import Threat
     from shiftproof.perturbations.noise import as_noise
     from shiftproof.perturbations.threat import parse_eps
     from shiftproof.studies.attacking import Assault
@@ -62,7 +64,7 @@ def command(
 
     options = _options(set_ or [])
     chosen = {
-        "threat": Threat.parse(threat),
+        "threat": _threat(threat, eps),
         **({} if steps is None else {"steps": steps}),
         **options.get("attack", {}),
     }
@@ -92,6 +94,18 @@ def command(
     typer.echo(f"\nwritten to {folder}: {', '.join(written)}")
 
 
+def _threat(text: str, eps: str | None) -> Threat:
+    """l2:0.5, or a norm alone if --eps says how much."""
+    from shiftproof.errors import UsageError
+    from shiftproof.perturbations import Threat
+
+    if eps is None:
+        return Threat.parse(text)
+    if ":" in text:
+        raise UsageError(f"--threat {text} and --eps {eps} both say how much; write --threat {text.split(':')[0]}")
+    return Threat.parse(f"{text}:{eps.split(',')[-1]}")
+
+
 def _options(changes: list[str]) -> dict[str, dict[str, Any]]:
     """--set attack.rule=sign, --set data.size=64, --set model.architecture=cnn."""
     from shiftproof.errors import UnknownName, UsageError
@@ -109,26 +123,20 @@ def _options(changes: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def _show(answers: list[Attacked]) -> None:
-    from shiftproof.studies.attacking import median_distance
-
     first = answers[0].results
-    header = ["domain", "clean", *(f"eps {result.threat.eps:.4g}" for result in first), "median distance"]
+    header = ["domain", "clean", *(f"eps {result.threat.eps:.4g}" for result in first)]
     rows = []
     for one in answers:
         estimates = [one.clean, *(one.accuracy(result) for result in one.results)]
         cells = [f"{e.value:.1%}\n{100 * e.low:.1f} to {100 * e.high:.1f}" for e in estimates]
-        last = one.results[-1]
-        distance, count = median_distance(last), int(last.overturned.sum())
-        rows.append([one.place.domain.name, *cells, "-" if distance is None else f"{distance:.4g}\n{count} overturned"])
+        rows.append([one.place.domain.name, *cells])
     show_table(header, rows)
     for one in answers:
         typer.echo(f"{one.place.domain.name}: {len(one.place.domain):,} images ({one.place.what})")
     typer.echo(
-        f"Accuracy of the {first[0].classifier} classifier on attacked images; eps and distance are "
-        f"{first[0].threat.norm}, in pixel values in [0, 1]. A stronger attack can only find more."
+        f"Accuracy of the {first[0].classifier} classifier on attacked images; eps is {first[0].threat.norm}, in pixel "
+        "values in [0, 1]. A stronger attack can only find more."
     )
     grouped = any(one.place.domain.groups is not None for one in answers)
     kind = "intervals of a bootstrap over groups" if grouped else "Clopper-Pearson intervals over images"
-    typer.echo(
-        f"Small figures are 95 % {kind}; the distance is that of images overturned at eps {first[-1].threat.eps:.4g}."
-    )
+    typer.echo(f"Small figures are 95 % {kind}.")

@@ -20,16 +20,19 @@ def certifiers_from(certifier: str, given: dict[str, Any], options: dict[str, di
     own = {"samples" if key == "n" and "samples" in known else key: value for key, value in given.items()}
     noise, sigma = own.pop("noise", None), own.pop("sigma", None)
     scales = [part.strip() for part in (sigma or "0.25").split(",")]
+    if len(set(scales)) != len(scales):
+        raise UsageError(f"--sigma {sigma} names the same noise twice")
     for key in own:
         if key not in known:
-            raise UsageError(f"--{key.replace('_', '-')} means nothing to {certifier}, which takes {', '.join(known)}")
+            takes = f"takes {', '.join(known)}" if known else "has no options"
+            raise UsageError(f"--{key.replace('_', '-')} means nothing to {certifier}, which {takes}")
     own |= options["certifier"]
     if "noise" in known:
         return [CERTIFIERS.create(certifier, {**own, "noise": one}) for one in _noises(noise, scales, options["noise"])]
     if noise is not None or options["noise"]:
         raise UsageError(f"--noise means nothing to {certifier}")
     if "sigmas" in known:
-        return [CERTIFIERS.create(certifier, {"sigmas": [float(one) for one in scales], **own})]
+        return [CERTIFIERS.create(certifier, {"sigmas": scales, **own})]
     if "sigma" in known:
         chosen = scales if sigma is not None else [str(known["sigma"] if known["sigma"] is not ... else scales[0])]
         return [CERTIFIERS.create(certifier, {"sigma": one, **own}) for one in chosen]
@@ -48,7 +51,7 @@ def _noises(text: str | None, scales: list[str], options: dict[str, Any]) -> lis
     asked = given.split(",") if given else scales
     chosen = [NOISES.create(name, {first: value.strip(), **options}) for value in asked]
     if len(set(chosen)) != len(chosen):
-        raise UsageError(f"--sigma {','.join(scales)} names the same noise twice")
+        raise UsageError(f"--sigma {','.join(asked)} names the same noise twice")
     return chosen
 
 

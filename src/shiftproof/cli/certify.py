@@ -35,19 +35,21 @@ def command(
         typer.Option(
             "--sigma",
             help="Scale of the noise; for pixels, which are in [0, 1]. Several with commas.",
-            show_default="0.25",
+            show_default="as the certifier, or 0.25",
         ),
     ] = None,
     n: Annotated[
-        int | None, typer.Option("--n", help="Votes a sample, at most.", show_default="as the certifier: 100000")
+        int | None, typer.Option("--n", help="Votes a sample, at most.", show_default="as the certifier")
     ] = None,
-    n0: Annotated[int | None, typer.Option("--n0", help="Votes that choose the class.", show_default="100")] = None,
+    n0: Annotated[
+        int | None, typer.Option("--n0", help="Votes that choose the class.", show_default="as the certifier")
+    ] = None,
     alpha: Annotated[
         str | None,
         typer.Option(
             "--alpha",
-            help="Probability that a certificate is wrong, at most; several with commas.",
-            show_default="as the certifier: 0.001",
+            help="Probability that a certificate is wrong, at most; several for randomized-smoothing.",
+            show_default="as the certifier",
         ),
     ] = None,
     radii: Annotated[
@@ -96,7 +98,7 @@ def command(
     """
     import os
 
-    from shiftproof.certification import Radii
+    from shiftproof.certification import CERTIFIERS, Radii
     from shiftproof.domains import load_domains
     from shiftproof.errors import UsageError
     from shiftproof.execution import check_writable
@@ -124,9 +126,15 @@ def command(
     domains = load_domains(data, **options["data"])
     if model in MODELS:
         raise UsageError(f"{model!r} is a network without training; certify a trained one: --model file:PATH")
-    loaded = load_model(model, domains, seed=seed, **options["model"]).eval()
+    loaded = load_model(model, domains, seed=seed, **options["model"])
+    # what a function of the user's returns is as it is: a model in train mode is refused
+    if not model.startswith("python:"):
+        loaded.eval()
     where = places(domains, _names(domain), model, limit)
-    pool = calibration_pool(domains, _names(calibration), model)
+    shaped = "calibration" in CERTIFIERS[certifier].options
+    if calibration is not None and not shaped:
+        raise UsageError(f"--calibration means nothing to {certifier}")
+    pool = calibration_pool(domains, _names(calibration), model) if shaped else None
     source: dict[str, Any] = {"model": model, "data": data, "options": {key: options[key] for key in ("data", "model")}}
     source |= {"certifier": certifier, "limit": limit, "domain": domain, "calibration": calibration}
     question = Question(loaded, where, settings, alphas[1:], seed, precision, backend, pool, source)  # type: ignore[arg-type]
@@ -143,15 +151,15 @@ def command(
     series = [result.series(_name(result, question)) for result in results]
     shown = asked_radii or nice_radii(series)
     one_model = len(where) == 1 and len(settings) > 1 and not question.alphas
-    write_certified(series, shown, folder, best_of="noise" if one_model else None)
+    write_certified(series, shown, folder, best_of="noise" if one_model else None, model=model)
     if json:
         every = [result.summary(model, shown) for result in results]
         # with several domains or sigmas the first one's figures are at the top, and all are in `results`
         show_json({**every[0], "results": every, "out": str(folder)})
         return
     _show(where, series, shown, sum(result.certificates.passes for result in results))
-    _show_caps(settings, results[0].certificates.classes)
-    typer.echo(f"\nwritten to {folder}: certificates/, logs/, tables/certified.csv, figures/certified.svg")
+    _show_caps(results)
+    typer.echo(f"\nwritten to {folder}: certificates/, logs/, tables/certified.csv, figures/certified.svg and .png")
 
 
 def _show_claimed(claimed: list[Certified], radii: tuple[float, ...] | None, folder: Path, json: bool) -> NoReturn:
@@ -178,14 +186,23 @@ def _name(result: Certified, question: Question) -> str:
     return f"{first}, alpha {result.certificates.alpha:g}" if question.alphas else first
 
 
-def _show_caps(settings: list[Certifier], classes: int) -> None:
-    from shiftproof.certification.smoothing import RandomizedSmoothing
+def _show_caps(results: list[Certified]) -> None:
+    """What no radius can exceed, whatever the model: that of unanimous votes, or of the outermost samples."""
+    caps = {}
+    for result in results:
+        certificates, setting = result.certificates, result.setting
+        if hasattr(setting, "largest_radius"):
+            caps[certificates.title] = setting.largest_radius(certificates.classes)
+        elif hasattr(setting, "reach") and certificates.levels is not None:
+            caps[certificates.title] = setting.reach(round(certificates.alpha / (2 * certificates.levels.final)))
+    if caps:
+        limits = ", ".join(f"{cap:.4g} ({title})" for title, cap in caps.items())
+        typer.echo(f"With so many samples at this alpha no radius can exceed {limits}, however sure the model is.")
 
-    voting = [one for one in settings if isinstance(one, RandomizedSmoothing)]
-    if voting:
-        caps = ", ".join(f"{one.largest_radius(classes):.4g} ({one.title})" for one in voting)
-        n, alpha = voting[0].n, voting[0].alpha
-        typer.echo(f"With n = {n:,} and alpha = {alpha:g} no radius can exceed {caps}, however sure the model is.")
+
+def _radius(value: float) -> str:
+    """Four digits, and of what is next to nothing that it is."""
+    return f"{value:.4f}" if value == 0 or value >= 1e-3 else f"{value:.1e}"
 
 
 def _names(text: str | None) -> list[str] | None:
@@ -240,7 +257,8 @@ def _show(where: list[Place], series: list[Series], radii: tuple[float, ...], pa
     rows = []
     for one in series:
         cells = [f"{e.value:.1%}\n{100 * e.low:.1f} to {100 * e.high:.1f}" for e in map(one.at, radii)]
-        mean = f"{one.mean_radius():.4f}{' or more' if one.biased else ''}\n{one.mean_radius('correct'):.4f} if right"
+        mean = f"{_radius(one.mean_radius())}{' or more' if one.biased else ''}\n"
+        mean += f"{_radius(one.mean_radius('correct'))} if right"
         abstained = "not known" if one.abstained is None else f"{one.abstained:.1%}"
         rows.append([one.domain, one.title, f"{one.alpha:g}", *cells, mean, abstained])
     show_table(header, rows)

@@ -55,8 +55,8 @@ def command(
     if json:
         show_json({"certifiers": [asdict(one) for one in found]})
         return
-    rows = [["yes" if one.applies else "no", one.certifier, one.why, one.options] for one in found]
-    show_table(["applies", "certifier", "why", "as"], rows)
+    rows = [["yes" if one.applies else "no", one.certifier, one.title, one.why] for one in found]
+    show_table(["applies", "certifier", "tried as", "why"], rows)
 
 
 def _like(model: nn.Module) -> Domain:

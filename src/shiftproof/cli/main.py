@@ -66,7 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             raise
         _stop(_usage_sentence(format_message(), given), EXIT_MISTAKE)
     if code == EXIT_INTERRUPTED:
-        _stop("interrupted; run the same command again to continue", EXIT_INTERRUPTED)
+        resumes = not given or given[0] not in ("attack", "verify", "explain")
+        _stop(
+            f"interrupted; {'run the same command again to continue' if resumes else 'nothing was written'}",
+            EXIT_INTERRUPTED,
+        )
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -61,9 +61,12 @@ def show_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
     from rich.text import Text
 
     table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in header:
-        table.add_column(Text(name), overflow="fold")
-    for row in rows:
+    cells = [list(row) for row in rows]
+    for index, name in enumerate(header):
+        words = [word for cell in [name, *(row[index] for row in cells)] for word in cell.split()]
+        # a word of ordinary length is not broken
+        table.add_column(Text(name), overflow="fold", min_width=max((len(w) for w in words if len(w) <= 16), default=1))
+    for row in cells:
         table.add_row(*(Text(cell) for cell in row))
     _console().print(table)
 

@@ -76,7 +76,7 @@ def certificates_in(rows: Evidence, classes: int) -> Certificates:
             ("early_rival", rival, stopped),
         )
     }
-    constant = float(first("constant", 0.0)) or None
+    constant = first("constant", None)
     columns["parts"] = np.array([text or "" for text in columns["parts"]], object)
     return Certificates(
         ids=rows["sample"],
@@ -89,7 +89,7 @@ def certificates_in(rows: Evidence, classes: int) -> Certificates:
         title=str(first("title", "") or first("noise", "")),
         classifier=str(first("classifier", "smoothed")),
         scale=float(first("scale", 0.25)),
-        constant=constant,
+        constant=None if constant is None else float(constant),
         unsound=str(first("unsound", "")),
         levels=Levels(**at) if at["final"] or at["early"] else None,
         samples=int(columns["n"].max(initial=0)),

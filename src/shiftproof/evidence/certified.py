@@ -117,6 +117,8 @@ def _credit(certificates: Certificates, labels: ArrayLike) -> FloatArray:
     wanted = np.asarray(labels)
     if wanted.shape != certificates.prediction.shape:
         raise UsageError(f"there are {len(certificates)} certificates but labels of shape {wanted.shape}")
+    if not np.isfinite(certificates.radius).all():
+        raise UsageError("a radius is not a finite number; these certificates were changed, or come from elsewhere")
     right = (certificates.prediction == wanted) & ~certificates.skipped
     return np.where(right, certificates.radius, NOTHING)
 

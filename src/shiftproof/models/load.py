@@ -35,7 +35,9 @@ def load_model(spec: str, domains: Domains | Domain | None = None, *, seed: int 
     if spec.startswith("python:"):
         return _from_python(spec, seed)
     if domains is None:
-        raise UsageError(f"model {spec!r} is built for a data set: pass domains, or load a saved one with file:PATH")
+        raise UsageError(
+            f"model {spec!r} is built for a data set: give the data (--data), or load a saved one with file:PATH"
+        )
     return build_model(spec, domains, seed=seed, **options)
 
 

@@ -13,7 +13,7 @@ from shiftproof.certification import CERTIFIERS
 from shiftproof.certification.certifier import Job, Memory
 from shiftproof.certification.checks import check_classifier
 from shiftproof.certification.smoothing import RandomizedSmoothing
-from shiftproof.domains import Domain
+from shiftproof.domains import Domain, Domains
 from shiftproof.errors import UsageError
 from shiftproof.evidence.certificates import certificate_columns
 from shiftproof.models.prepare import Backend, Precision
@@ -72,6 +72,10 @@ class Certify:
             calibration=task.calibration,
         )
         return certificate_columns(self.certifier.certify(job))
+
+    def check(self, model: nn.Module, domain: Domain, calibration: Domains | None) -> None:
+        """Refuse a model to which the certifier does not apply."""
+        self.certifier.applies(replace(self.job(model, domain), calibration=calibration))
 
     def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
         """By a trial on a few samples."""

@@ -14,7 +14,7 @@ from shiftproof.certification.certifier import Job, Memory
 from shiftproof.certification.margins import margins
 from shiftproof.certification.representations import encode, linear_parts, one_pass
 from shiftproof.certification.transfer import transferred_radius
-from shiftproof.domains import Domain
+from shiftproof.domains import Domain, Domains
 from shiftproof.errors import DataError
 from shiftproof.evidence import Evidence
 from shiftproof.perturbations.noise.gaussian import Gaussian
@@ -22,6 +22,9 @@ from shiftproof.probes.probe import PROBES, Columns, ProbeTask
 from shiftproof.types import Cost, Finding
 
 __all__ = ["Counterfactual", "counterfactual_findings"]
+
+MOST = 0.9
+"""A model of which fewer samples keep their class elsewhere has learned what differs there."""
 
 
 @PROBES.register("counterfactual", cost="2 forward passes a sample")
@@ -58,6 +61,11 @@ class Counterfactual:
             **{name: np.full(n, value) for name, value in facts.items()},
         }
 
+    def check(self, model: nn.Module, domain: Domain, calibration: Domains | None) -> None:
+        """Refuse data without twins, and models without a constant."""
+        _twins(domain.subset([0]))
+        linear_parts(model, domain.shape, "l2", needs_split=True)
+
     def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
         """Two passes."""
         once = one_pass(_job(model, domain))
@@ -75,14 +83,14 @@ def counterfactual_findings(evidence: Evidence) -> Iterator[Finding]:
             actual = pairs["margin"].astype(np.float64) / constant
             broken = (radius > 0) & (radius > actual * (1 + 1e-6) + 1e-6)
             what = (
-                f"{model}: twins of {domain} are {pairs['distance'].mean():.3g} away in the representation; "
-                f"{(radius > 0).mean():.0%} are guaranteed to keep their class"
+                f"{model}: samples of {domain} as they would look elsewhere are {pairs['distance'].mean():.3g} away in "
+                f"the representation; {(radius > 0).mean():.0%} are guaranteed to keep their class"
             )
             if broken.any():
                 yield Finding("fail", "transfer-broken", f"{what}, but {int(broken.sum())} have less than promised")
             else:
-                kept = (actual > 0).mean()
-                yield Finding("pass", "transfer-holds", f"{what}, {kept:.0%} do")
+                kept = float((actual > 0).mean())
+                yield Finding("pass" if kept > MOST else "warn", "transfer-holds", f"{what}, {kept:.0%} do")
 
 
 def _twins(domain: Domain) -> Domain:

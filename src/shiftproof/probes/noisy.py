@@ -12,10 +12,10 @@ from annotated_types import Interval
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from shiftproof.certification.calibration import Calibration, calibration_images
-from shiftproof.domains import Domain
-from shiftproof.errors import UsageError
-from shiftproof.models.adaptation import adapt_batchnorm
+from shiftproof.certification.calibration import CalibrationOption, calibration_images
+from shiftproof.domains import Domain, Domains
+from shiftproof.errors import ModelError, UsageError
+from shiftproof.models.adaptation import adapt_batchnorm, batchnorm_layers
 from shiftproof.perturbations.noise import NoiseOption, as_noise, draw, label
 from shiftproof.probes.probe import PROBES, Columns, ProbeTask, block_cost, measure_blocks
 from shiftproof.rng import numpy_generator
@@ -34,7 +34,7 @@ class Noisy:
 
     noise: NoiseOption
     adapted: bool = False
-    calibration: int | Calibration = 512
+    calibration: CalibrationOption = 512
     momentum: Annotated[float, Interval(ge=0, le=1)] = 1.0
 
     def __post_init__(self) -> None:
@@ -61,6 +61,11 @@ class Noisy:
             model = adapt_batchnorm(model, images.inputs, self.noise.scale, momentum=self.momentum)
         columns = measure_blocks(partial(self.measure, seed=task.seed), replace(task, model=model), with_ids=True)
         return columns | {"noise": np.full(len(task.domain), label(self.noise))}
+
+    def check(self, model: nn.Module, domain: Domain, calibration: Domains | None) -> None:
+        """Refuse to adapt a model that has nothing to adapt."""
+        if self.adapted and not batchnorm_layers(model):
+            raise ModelError("the model has no BatchNorm with running statistics, so that there is nothing to adapt")
 
     def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
         """One pass a sample."""

@@ -21,7 +21,7 @@ from shiftproof.execution import Journal, Mode, progress_bar, run_shards, single
 from shiftproof.models.files import fingerprint
 from shiftproof.types import Cost
 
-__all__ = ["PROBES", "Columns", "Probe", "ProbeTask", "block_cost", "measure_blocks", "run_probe"]
+__all__ = ["PROBES", "Columns", "Probe", "ProbeTask", "block_cost", "check_probe", "measure_blocks", "run_probe"]
 
 Columns = dict[str, NDArray[Any]]
 Measure = Callable[..., Columns]
@@ -106,6 +106,13 @@ def run_probe(
         store.finish(path, rows, identity)
         journal.discard()
     return rows
+
+
+def check_probe(probe: Probe, model: nn.Module, domain: Domain, calibration: Domains | None) -> None:
+    """Refuse, before anything is trained, what the probe could not measure; for probes that have a `check`."""
+    check = getattr(probe, "check", None)
+    if check is not None:
+        check(model, domain, calibration)
 
 
 def measure_blocks(measure: Measure, task: ProbeTask, with_ids: bool = False) -> Columns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +167,9 @@ def nice_radii(series: Sequence[Series]) -> tuple[float, ...]:
     """A handful of round radii from 0 to where hardly anything is certified any more."""
     farthest = max((float(np.quantile(one.earned, 0.98)) for one in series), default=0.0)
     step = next((step for step in _STEPS if farthest / step < _COLUMNS), _STEPS[-1])
-    return tuple(round(step * i, 4) for i in range(max(2, min(_COLUMNS, int(farthest / step) + 1))))
+    radii = {round(step * i, 4) for i in range(max(2, min(_COLUMNS, int(farthest / step) + 1)))}
+    # the radius that findings speak of is in the table too
+    return tuple(sorted(radii | {one.scale for one in series if 0 < one.scale <= 2 * farthest}))
 
 
 def figures(one: Series, radii: Sequence[float]) -> dict[str, Any]:
@@ -266,10 +268,13 @@ def certified_chart(series: Sequence[Series], target: str | None = None, best_of
     return specification
 
 
-def write_certified(series: Sequence[Series], radii: Sequence[float], folder: Path, best_of: str | None = None) -> None:
-    """The table and the picture, below `folder`."""
+def write_certified(
+    series: Sequence[Series], radii: Sequence[float], folder: Path, best_of: str | None = None, model: str | None = None
+) -> None:
+    """The table and the picture, below `folder`; `model` is what all of it is about, if it is one."""
     chart = certified_chart(series, best_of=best_of)
-    write_atomically(folder / "tables" / "certified.csv", certified_csv(series, radii).encode())
+    named = [one if model is None else replace(one, model=model) for one in series]
+    write_atomically(folder / "tables" / "certified.csv", certified_csv(named, radii).encode())
     write_atomically(folder / "figures" / "certified.svg", chart_svg(chart).encode())
     write_atomically(folder / "figures" / "certified.png", chart_png(chart))
 
@@ -279,7 +284,8 @@ def band_text(series: Sequence[Series]) -> str:
     if any(one.grouped for one in series):
         return ""
     widest = max(curve_band(len(one.earned)) for one in series)
-    return f"Each curve as a whole is within {100 * widest:.1f} points of its domain's, at 95 % (for this noise)."
+    given = " (for this noise)" if series[0].alpha else ""
+    return f"Each curve as a whole is within {100 * widest:.1f} points of its domain's, at 95 %{given}."
 
 
 def _points(series: Sequence[Series], radii: FloatArray, target: str | None) -> Iterator[dict[str, Any]]:

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -110,7 +111,7 @@ def render_page(report: Report) -> str:
     environment = Environment(
         loader=PackageLoader("shiftproof.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    guarantees = [
+    guarantees: list[dict[str, Any]] = [
         {
             "series": series,
             "radii": nice_radii(series),
@@ -127,6 +128,6 @@ def render_page(report: Report) -> str:
         chart=chart,
         guarantees=guarantees,
         stressed=report.stressed(),
-        together=TOGETHER,
+        together=TOGETHER if any(part["series"][0].alpha for part in guarantees) else "",
         images={name: base64.b64encode(path.read_bytes()).decode() for name, path in report.sheets.items()},
     )

@@ -87,6 +87,7 @@ class Table:
 class Stressed:
     """Accuracy under an attack or noise, and of which classifier."""
 
+    probe: str
     title: str
     classifier: str
     table: Table
@@ -106,7 +107,8 @@ def stressed_tables(evidence: Evidence, sources: Sequence[str], target: str | No
             for setting in of_probe.distinct("setting"):
                 rows = of_probe.where(setting=setting)
                 table = _table(rows, sources, target, seed)
-                found.append(Stressed(str(rows["title"][0] or setting), str(rows["classifier"][0]), table))
+                title = str(rows["title"][0] or setting)
+                found.append(Stressed(str(probe), title, str(rows["classifier"][0]), table))
     return found
 
 

@@ -7,11 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from shiftproof.errors import DataError, UsageError
+from shiftproof.errors import DataError, ShiftproofError, StudyError, UsageError
 from shiftproof.evidence import Evidence, EvidenceStore, slug
 from shiftproof.execution import Mode, check_writable, only_one, read_json, write_atomically, write_json
+from shiftproof.models import load_model
 from shiftproof.models.files import fingerprint
 from shiftproof.probes import PROBES, run_probe
+from shiftproof.probes.probe import check_probe
 from shiftproof.report import Report, write_report
 from shiftproof.report.gallery import contact_sheet
 from shiftproof.report.page import FORMATS, render_page
@@ -105,6 +107,7 @@ def run_study(
     folder = Path(out) if out else Path("runs") / f"{slug(study.name)}-{digest(config)}"
     check_writable(folder)
     data = load_study_data(study)
+    _check_probes(study, data)
     with only_one(folder):
         record = _start_or_continue(folder, _record(study, config, data))
         for domain in data.domains:
@@ -146,6 +149,19 @@ def run_study(
             for domain in data.measured
         ]
     return Run(folder, study, record, Evidence.of(evidence))
+
+
+def _check_probes(study: Study, data: StudyData) -> None:
+    """Refuse what no training would make measurable, before there is any."""
+    probes = [PROBES.create(choice.name, choice.options) for choice in study.probes]
+    for name, spec in study.models.items():
+        model = load_model(spec.model.name, data.sources, **spec.model.options).eval()
+        for probe in probes:
+            try:
+                check_probe(probe, model, data.measured[-1], data.training)
+            except ShiftproofError as error:
+                what = getattr(probe, "title", PROBES.name_of(probe))
+                raise StudyError(f"model {name!r} can't be measured by {what!r}: {error}") from error
 
 
 def open_run(folder: Path | str) -> Run:

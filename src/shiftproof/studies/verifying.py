@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from shiftproof.models.files import fingerprint
 from shiftproof.probes import PROBES
 from shiftproof.probes.certify import Certify, as_certifier
 from shiftproof.probes.sandwich import sandwich_findings
-from shiftproof.probes.verify import Case, verify
+from shiftproof.probes.verification import Case, verify
 from shiftproof.studies.certifying import calibration_pool, places
 from shiftproof.studies.data import StudyData, load_study_data
 from shiftproof.studies.jobs import load_trained
@@ -39,7 +39,13 @@ def verify_folder(folder: Path, *, seed: int, part: int = 24) -> Iterator[Findin
     `part` certificates of every model, domain and setting are asked again and attacked.
     """
     if (folder / "run.json").is_file():
-        yield from _of_run(open_run(folder), seed, part)
+        try:
+            run = open_run(folder)
+        except (DataError, UsageError) as error:
+            # what can't be read can't be trusted, and is no mistake of whoever asks
+            yield Finding("fail", "run-unreadable", str(error))
+            return
+        yield from _of_run(run, seed, part)
     elif (folder / "certify.json").is_file():
         yield from _of_certificates(folder, seed, part)
     else:
@@ -52,14 +58,14 @@ def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
     data = load_study_data(run.study)
     models = {name: load_trained(spec, data.sources, run.folder, name) for name, spec in run.study.models.items()}
     yield from _hashes(run, data, models)
-    files = list(EvidenceStore(run.folder / "evidence").files())
-    yield from _files(files, models, {domain.name: domain for domain in data.measured})
-    yield from sandwich_findings(run.evidence)
     certifying = {
         repr(probe): probe
         for choice in run.study.probes
         if isinstance(probe := PROBES.create(choice.name, choice.options), Certify)
     }
+    files = list(EvidenceStore(run.folder / "evidence").files())
+    yield from _files(files, models, {domain.name: domain for domain in data.measured}, certifying)
+    yield from sandwich_findings(run.evidence)
     if not certifying:
         yield Finding("warn", "no-certificates", f"{run.folder} certifies nothing: no probe of its study does")
     for name, model in models.items():
@@ -98,8 +104,13 @@ def _of_certificates(folder: Path, seed: int, part: int) -> Iterator[Finding]:
         for setting in source["settings"]:
             certifier = as_certifier(setting)
             path = folder / "certificates" / f"{slug(domain.name)}-{slug(certifier.title)}.parquet"
-            job = _job(model, domain, source, asked, pool)
-            yield from _case(f"{domain.name}, {certifier.title}", Certificates.load(path), certifier, job, seed, part)
+            name = f"{domain.name}, {certifier.title}"
+            try:
+                certificates = Certificates.load(path)
+            except DataError as error:
+                yield Finding("fail", "certificates-unreadable", f"{name}: {error}")
+                continue
+            yield from _case(name, certificates, certifier, _job(model, domain, source, asked, pool), seed, part)
 
 
 def _job(model: nn.Module, domain: Domain, source: dict[str, Any], asked: dict[str, Any], pool: Domains | None) -> Job:
@@ -133,26 +144,63 @@ def _hashes(run: Run, data: StudyData, models: dict[str, nn.Module]) -> Iterator
             yield Finding("pass", f"{kind}-same", f"{kind} of {', '.join(hashes)} are those that the run recorded")
 
 
-def _files(files: list[StoredFile], models: dict[str, nn.Module], domains: dict[str, Domain]) -> Iterator[Finding]:
-    """Whether every file of evidence answers the question that it says, and is as it was written."""
-    touched, odd, old = [], [], []
+def _files(
+    files: list[StoredFile], models: dict[str, nn.Module], domains: dict[str, Domain], certifying: Mapping[str, Certify]
+) -> Iterator[Finding]:
+    """Whether every file of evidence answers the question that it says, of samples as they are, as it was written."""
+    faults: list[Finding] = []
     for file in files:
-        model, domain = str(file.rows["model"][0]), str(file.rows["domain"][0])
-        if model not in models or domain not in domains:
-            continue
-        where = f"{model}/{domain}/{file.path.name}"
-        same = (fingerprint(models[model]), domains[domain].fingerprint)
-        if (file.identity.get("weights"), file.identity.get("data")) != same:
-            odd.append(where)
-        if file.untouched is None:
-            old.append(where)
-        elif not file.untouched:
-            touched.append(where)
-    for where in odd:
-        yield Finding("fail", "evidence-of-other", f"{where}: rows are of other weights or other data")
-    for where in touched:
-        yield Finding("fail", "evidence-changed", f"{where}: rows were changed after they were written")
+        where = "/".join(file.path.parts[-3:])
+        faults += [
+            Finding("fail", code, f"{where}: {what}") for code, what in _faults(file, models, domains, certifying)
+        ]
+    yield from faults
+    old = [file for file in files if file.untouched is None]
     if old:
         yield Finding("warn", "evidence-unsealed", f"{len(old)} files are from before a hash of their rows was kept")
-    if not odd and not touched:
+    if not faults:
         yield Finding("pass", "evidence-same", f"{len(files)} files of evidence are as they were written")
+
+
+def _faults(
+    file: StoredFile, models: dict[str, nn.Module], domains: dict[str, Domain], certifying: Mapping[str, Certify]
+) -> Iterator[tuple[str, str]]:
+    rows = file.rows
+    for column in _CONSTANT:
+        if len(rows.distinct(column)) > 1:
+            yield "facts-differ", f"rows differ in {column}, which is one for all of a file"
+    model, domain = str(rows["model"][0]), str(rows["domain"][0])
+    unknown = rows["probe"][0] == "certify" and rows["setting"][0] not in certifying
+    if model not in models or domain not in domains or unknown:
+        yield "evidence-unexpected", "the study asks for no such rows, and a report would show them"
+        return
+    known = domains[domain]
+    if (file.identity.get("weights"), file.identity.get("data")) != (fingerprint(models[model]), known.fingerprint):
+        yield "evidence-of-other", "rows are of other weights or other data"
+    if rows["sample"].tolist() != known.ids.tolist() or rows["label"].tolist() != known.labels.tolist():
+        yield "labels-differ", "samples or labels are not those of the data"
+    elif (rows["correct"].astype(bool) != (rows["prediction"] == rows["label"])).any():
+        yield "correct-differs", "rows are called right or wrong that are not"
+    if file.untouched is False:
+        yield "evidence-changed", "rows were changed after they were written"
+
+
+_CONSTANT = (
+    "model",
+    "domain",
+    "probe",
+    "setting",
+    "classifier",
+    "alpha",
+    "title",
+    "scale",
+    "noise",
+    "norm",
+    "units",
+    "guarantee",
+    "constant",
+    "unsound",
+    "eps",
+    "seed",
+)
+"""Columns that say the same in every row of a file."""

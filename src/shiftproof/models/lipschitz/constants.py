@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from shiftproof.errors import ModelError, UnknownConstant, UnknownName
+from shiftproof.models.altered import altered
 from shiftproof.models.layers import Normalized
 from shiftproof.models.lipschitz.freeze import describes_forward
 from shiftproof.models.lipschitz.known import KNOWN
@@ -52,8 +53,8 @@ def constants(module: nn.Module, shape: Shape, norm: Norm = "l2") -> list[Consta
 
 def _walk(name: str, module: nn.Module, shape: Shape, norm: Norm) -> tuple[list[Constant], Shape]:
     """The constants, and the shape of what comes out."""
-    if module._forward_hooks or module._forward_pre_hooks:
-        raise UnknownConstant(f"the constant of {_called(name, module)} is not known: it has hooks")
+    if altered(module):
+        raise UnknownConstant(f"the constant of {_called(name, module)} is not known: it has hooks, or its own forward")
     parts = _chain(module)
     if parts is None:
         value = _constant(name, module, shape, norm)

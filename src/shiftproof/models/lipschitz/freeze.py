@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from shiftproof.errors import ModelError
 from shiftproof.execution import single_threaded
+from shiftproof.models.altered import altered
 
 __all__ = ["Freezable", "describes_forward", "freeze", "frozen"]
 
@@ -73,7 +74,7 @@ def _shapes(model: nn.Module, layers: list[Freezable], shape: tuple[int, ...]) -
 
 
 def _can_be_replaced(layer: nn.Module) -> bool:
-    return not layer._forward_hooks and not layer._forward_pre_hooks and describes_forward(layer, "frozen")
+    return not altered(layer) and describes_forward(layer, "frozen")
 
 
 def describes_forward(layer: nn.Module, method: str) -> bool:

@@ -49,7 +49,9 @@ def _dropout(layer: Any, _shape: Shape, _norm: Norm) -> float:
     return 1.0
 
 
-def _normalize(layer: Normalize, _shape: Shape, _norm: Norm) -> float:
+def _normalize(layer: Normalize, shape: Shape, _norm: Norm) -> float:
+    if len(layer.std) not in (1, shape[0]):
+        raise UnknownConstant(f"Normalize of {len(layer.std)} channels would repeat an image that has {shape[0]}")
     return 1 / float(layer.std.double().min())
 
 

@@ -1,0 +1,76 @@
+"""Certified balls, attacked from inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from shiftproof.attacks import craft
+from shiftproof.attacks.pgd import PGD
+from shiftproof.certification import Certificates
+from shiftproof.certification.promise import Promise, SmoothedPromise, behind, lead_of
+from shiftproof.perturbations.threat import Threat
+from shiftproof.probes.verification.case import WRONGLY_BROKEN, Case, finding
+from shiftproof.rng import numpy_generator
+from shiftproof.types import Finding, IntArray
+
+__all__ = ["attack_balls"]
+
+INSIDE = 1 - 1e-3
+"""Attacks stay this much inside the ball: float32 rounds distances."""
+
+
+def attack_balls(case: Case, promise: Promise, chosen: IntArray, held: int) -> Iterator[Finding]:
+    rows = case.certificates.subset(chosen)
+    inputs = case.job.domain.take(chosen)[0]
+    noise = getattr(promise, "noise", None)
+    if isinstance(promise, SmoothedPromise) and noise is not None and not noise.additive:
+        lead, broken = _shifted(case, promise, rows, inputs)
+        where = "inside their radii, at random parameters"
+    elif rows.norm in ("l2", "linf", "l1"):
+        attack = PGD(Threat(rows.norm, 1.0), steps=case.steps, directions=case.directions, loss="margin")  # type: ignore[arg-type]
+        radii = torch.from_numpy(np.minimum(rows.radius * INSIDE, np.sqrt(inputs[0].numel())))
+        attacked = craft(
+            promise, inputs, torch.from_numpy(rows.prediction), attack, radii=radii, ids=rows.ids, seed=case.seed
+        )
+        lead = promise.lead(attacked, rows.prediction)
+        broken = promise.refuted(attacked, rows.prediction, WRONGLY_BROKEN / len(rows))
+        where = f"inside their {rows.norm} balls, by gradient and at random"
+    else:
+        yield finding("warn", "not-attacked", case, f"there is no attack in {rows.norm}")
+        return
+    worst = int(np.argmin(lead))
+    strongest = (
+        f"the strongest attempt leaves {rows.ids[worst]} (radius {rows.radius[worst]:.4g}) a lead of {lead[worst]:.3g}"
+    )
+    evidence = {"lead": float(lead[worst]), "sample": str(rows.ids[worst]), "broken": int(broken.sum())}
+    if broken.sum() > rows.alpha * held:
+        message = f"{int(broken.sum())} of {len(rows)} certificates are broken {where}; {strongest}"
+        yield finding("fail", "broken", case, message, **evidence)
+    elif broken.any():
+        message = (
+            f"{int(broken.sum())} of {len(rows)} certificates are broken {where}, no more than alpha {rows.alpha:g} "
+            f"lets expect of {held}; {strongest}"
+        )
+        yield finding("warn", "broken-as-expected", case, message, **evidence)
+    else:
+        message = f"{len(rows)} certificates attacked {where}: none is broken; {strongest}"
+        yield finding("pass", "attacked", case, message, **evidence)
+
+
+def _shifted(case: Case, promise: SmoothedPromise, rows: Certificates, inputs: torch.Tensor) -> Any:
+    """Deformations: random parameters at the edge of what is certified, inside the one interpolation."""
+    generator = numpy_generator(case.seed, "verify", "shifts", case.name)
+    size = promise.noise.size(tuple(inputs.shape[1:]))
+    leads, broken = [], []
+    for _ in range(2 * case.directions):
+        direction = generator.standard_normal((len(rows), size))
+        norms = np.abs(direction).sum(1) if rows.norm == "l1" else np.linalg.norm(direction, axis=1)
+        shifts = direction / norms[:, None] * rows.radius[:, None] * INSIDE
+        counts = promise.counts(inputs, shifts)
+        leads.append(lead_of(counts / promise.votes, rows.prediction))
+        broken.append(behind(counts, rows.prediction, WRONGLY_BROKEN / len(rows) / (2 * case.directions)))
+    return np.min(leads, axis=0), np.any(broken, axis=0)

@@ -1,0 +1,108 @@
+"""Radii derived again from their record; no classifier is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from shiftproof.certification.promise import Mask
+from shiftproof.certification.sampling.bank import off_grid
+from shiftproof.errors import ShiftproofError
+from shiftproof.probes.verification.case import SAME, Case, finding
+from shiftproof.types import Finding, FloatArray
+
+__all__ = ["check_record"]
+
+
+def check_record(case: Case) -> Iterator[Finding]:
+    """What follows from the columns, the certifier and the samples; no classifier is asked."""
+    rows, certifier = case.certificates, case.certifier
+    rule = rows.unsound or getattr(certifier, "unsound", "")
+    if rule:
+        claimed = int((rows.radius > 0).sum())
+        message = f"{claimed} radii are claimed by the rule {rule!r}, which proves nothing"
+        yield finding("fail", "unsound-rule", case, message)
+        return
+    faults = [(code, mask, what) for code, mask, what in _impossible(case) if mask.any()]
+    for code, mask, what in faults:
+        message = f"{int(mask.sum())} rows {what}, such as that of {rows.ids[int(np.argmax(mask))]}"
+        yield finding("fail", code, case, message)
+    yield from _facts(case)
+    if faults:
+        return
+    try:
+        derived = certifier.rederive(rows)
+    except ShiftproofError as error:
+        yield finding("fail", "impossible-record", case, f"no radius follows from what is recorded: {error}")
+        return
+    stored = np.where(rows.skipped, 0.0, rows.radius)
+    inflated = stored > derived * (1 + SAME) + SAME
+    if inflated.any():
+        worst = int(np.argmax(stored - derived))
+        message = (
+            f"{int(inflated.sum())} radii are larger than their record gives, such as that of "
+            f"{rows.ids[worst]}: {stored[worst]:.4g} instead of {derived[worst]:.4g}"
+        )
+        yield finding("fail", "radius-inflated", case, message, worst=float((stored - derived).max()))
+    else:
+        yield finding("pass", "record", case, f"all {len(rows):,} radii follow from what is recorded")
+
+
+def _impossible(case: Case) -> Iterator[tuple[str, Mask, str]]:
+    """What no certifier can have written: code, rows, and what is wrong with them."""
+    rows = case.certificates
+    n, count, rival = rows.n, rows.count, rows.runner_up_count
+    most = max(1, len(rows.ballots)) * int(getattr(case.certifier, "n", rows.samples))
+    yield "impossible-radius", ~np.isfinite(rows.radius) | (rows.radius < 0), "have a radius that is no distance"
+    yield (
+        "impossible-counts",
+        (count < 0) | (rival < 0) | (count + rival > n) | (n < 0) | (n > most),
+        "have impossible votes",
+    )
+    held = (rows.radius > 0) & ~rows.skipped
+    yield "no-class", held & (rows.prediction < 0), "have a radius but no class"
+    yield "other-class", held & (rows.prediction != rows.chosen), "certify another class than was voted on"
+    ballots = rows.ballots
+    if ballots.size and rows.parts[0]:
+        yield "other-class", held & (ballots[0, :, 0] != rows.prediction), "certify another class than was voted on"
+        drawn, given = ballots[..., 3], ballots[..., 1] + ballots[..., 2]
+        odd = ((given > drawn) | (drawn > getattr(case.certifier, "n", 0)) | (ballots[..., 1:] < 0).any(2)).any(0)
+        yield "impossible-counts", np.asarray(odd), "have impossible votes"
+    if rows.classifier in ("smoothed", "adapted", "median"):
+        # what is off the grid is paid with the radius, and follows from the samples
+        due = _off_grid(case)
+        yield "off-grid-differs", rows.off_grid < due - SAME, "are farther off the grid than they pay for"
+    else:
+        yield "off-grid-differs", rows.off_grid < 0, "are a negative distance off the grid"
+
+
+def _facts(case: Case) -> Iterator[Finding]:
+    """Whether what holds for all rows is what the certifier would say."""
+    rows, certifier = case.certificates, case.certifier
+    exact = bool((rows.bound == "exact").all())
+    due: dict[str, Any] = {"title": certifier.title, "classifier": certifier.classifier, "scale": certifier.scale}
+    due["alpha"] = 0.0 if exact else getattr(certifier, "alpha", 0.0)
+    due["norm"] = getattr(getattr(certifier, "noise", None), "norm", getattr(certifier, "norm", "l2"))
+    for name, value in due.items():
+        # from before there were titles, rows have none
+        if getattr(rows, name) not in (value, ""):
+            message = f"rows say {name} {getattr(rows, name)!r}, the certifier {value!r}"
+            yield finding("fail", f"{name}-differs", case, message)
+    levels = getattr(certifier, "levels", None)
+    if levels is not None and rows.levels is not None:
+        expected, recorded = levels(rows.classes), rows.levels
+        pairs = [(getattr(recorded, name), getattr(expected, name)) for name in vars(expected)]
+        # rows of one kind only know the levels of their own bound
+        if any(seen > 0 and abs(seen - share) > SAME * share for seen, share in pairs):
+            yield finding("fail", "levels-differ", case, f"rows have {recorded}, the budget gives {expected}")
+
+
+def _off_grid(case: Case) -> FloatArray:
+    noise = getattr(case.certifier, "noise", None)
+    domain = case.job.domain
+    if noise is not None and not noise.additive:
+        return np.zeros(len(domain))
+    norm = case.certificates.norm
+    return np.concatenate([off_grid(domain.take(block)[0].double().numpy(), norm) for block in domain.blocks])
