@@ -23,7 +23,7 @@ from shiftproof.execution import write_atomically
 from shiftproof.perturbations.noise import Noise, as_noise, as_record
 from shiftproof.types import FloatArray, IntArray
 
-__all__ = ["ABSTAIN", "Certificates"]
+__all__ = ["ABSTAIN", "COLUMNS", "Certificates", "Votes", "certified_rows"]
 
 ABSTAIN = -1
 NO_BOUND = "none"
@@ -134,7 +134,7 @@ class Certificates:
         details = dict(self.details)
         if "labels" in details:
             details["labels"] = np.asarray(details["labels"])[chosen].tolist()
-        return replace(self, **{name: getattr(self, name)[chosen] for name in _COLUMNS}, details=details)
+        return replace(self, **{name: getattr(self, name)[chosen] for name in COLUMNS}, details=details)
 
     def at_alpha(self, alpha: float) -> Certificates:
         """The same votes at another error probability; no model is needed.
@@ -179,7 +179,7 @@ class Certificates:
         facts = {name: getattr(self, name) for name in _FACT_NAMES}
         facts["levels"] = None if self.levels is None else vars(self.levels)
         facts["noise"] = None if self.noise is None else as_record(self.noise)
-        columns = {name: getattr(self, name) for name in _COLUMNS}
+        columns = {name: getattr(self, name) for name in COLUMNS}
         table = pa.table({name: pa.array(values.tolist()) for name, values in columns.items()})
         buffer, text = io.BytesIO(), json.dumps(facts)
         notes = {_FACTS: text.encode(), _SEAL: _seal(table, text).encode()}
@@ -197,7 +197,7 @@ class Certificates:
             facts = json.loads(notes[_FACTS])
             sealed = _SEAL not in notes or notes[_SEAL].decode() == _seal(table, notes[_FACTS].decode())
             table = _with_later_columns(table)
-            columns = {name: table.column(name).to_numpy() for name in _COLUMNS}
+            columns = {name: table.column(name).to_numpy() for name in COLUMNS}
         except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
             raise DataError(f"{path} does not hold certificates") from error
         if not sealed:
@@ -285,7 +285,7 @@ def certified_rows(noise: Noise, votes: Votes, n: int, levels: Levels) -> dict[s
     }
 
 
-_COLUMNS = (
+COLUMNS = (
     "ids",
     "chosen",
     "prediction",
@@ -302,6 +302,7 @@ _COLUMNS = (
     "margin",
     "parts",
 )
+"""What is said of every sample."""
 _FACT_NAMES = (
     "norm",
     "units",

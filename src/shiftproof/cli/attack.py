@@ -28,7 +28,7 @@ def command(
         int | None, typer.Option("--steps", min=1, help="Steps of the attack.", show_default="as the attack says")
     ] = None,
     eps: Annotated[
-        str | None, typer.Option("--eps", help="Several sizes: 0.01,8/255.", show_default="that of the threat")
+        str | None, typer.Option("--eps", help="Further sizes: 0.01,8/255.", show_default="that of the threat")
     ] = None,
     smoothed: Annotated[
         str | None, typer.Option("--smoothed", help="Attack the majority vote under a noise: gaussian:0.25.")
@@ -69,7 +69,8 @@ def command(
         **options.get("attack", {}),
     }
     method = ATTACKS.create(attack, chosen)
-    budgets = [method.threat.eps] if eps is None else [parse_eps(part.strip()) for part in eps.split(",")]
+    more = [] if eps is None else [parse_eps(part.strip()) for part in eps.split(",")]
+    budgets = list(dict.fromkeys([*more, method.threat.eps]))
     noise = None if smoothed is None else as_noise(smoothed)
     domains = load_domains(data, **options.get("data", {}))
     if model in MODELS:
@@ -96,14 +97,9 @@ def command(
 
 def _threat(text: str, eps: str | None) -> Threat:
     """l2:0.5, or a norm alone if --eps says how much."""
-    from shiftproof.errors import UsageError
     from shiftproof.perturbations import Threat
 
-    if eps is None:
-        return Threat.parse(text)
-    if ":" in text:
-        raise UsageError(f"--threat {text} and --eps {eps} both say how much; write --threat {text.split(':')[0]}")
-    return Threat.parse(f"{text}:{eps.split(',')[-1]}")
+    return Threat.parse(text if ":" in text or eps is None else f"{text}:{eps.split(',')[-1]}")
 
 
 def _options(changes: list[str]) -> dict[str, dict[str, Any]]:

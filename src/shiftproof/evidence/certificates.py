@@ -8,27 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.certification import Certificates
+from shiftproof.certification.certificates import COLUMNS
 from shiftproof.certification.sampling.budget import STOPPED, Levels
 from shiftproof.evidence.record import Evidence
 from shiftproof.perturbations.noise import label
 
 __all__ = ["certificate_columns", "certificates_in"]
 
-_SAME = (
-    "prediction",
-    "radius",
-    "skipped",
-    "count",
-    "runner_up",
-    "runner_up_count",
-    "n",
-    "p_lower",
-    "p_upper",
-    "bound",
-    "off_grid",
-    "margin",
-    "parts",
-)
+_SAME = tuple(name for name in COLUMNS if name not in ("ids", "chosen"))
 """Columns that certificates and evidence have alike."""
 
 

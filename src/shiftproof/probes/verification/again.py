@@ -48,6 +48,7 @@ def _doubt(case: Case, promise: Any, rows: IntArray) -> FloatArray:
 
 
 def ask_again(case: Case, promise: Promise, chosen: IntArray, held: IntArray) -> Iterator[Finding]:
+    """Fresh votes on the chosen rows, and a replay of a few; without votes, the same computation once more."""
     votes = case.certificates.ballots[:, chosen]
     recount = getattr(promise, "ballots", None)
     if not votes.size or recount is None:

@@ -24,6 +24,7 @@ INSIDE = 1 - 1e-3
 
 
 def attack_balls(case: Case, promise: Promise, chosen: IntArray, held: int) -> Iterator[Finding]:
+    """The strongest attempt to change a chosen row's class inside its radius; `held` certificates there are in all."""
     rows = case.certificates.subset(chosen)
     inputs = case.job.domain.take(chosen)[0]
     noise = getattr(promise, "noise", None)
