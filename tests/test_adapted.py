@@ -24,7 +24,7 @@ Adapted, Calibration = sp.certifiers.AdaptedSmoothing, sp.certifiers.Calibration
 
 
 class Interval(nn.Module):
-    """Class 0 where |x| < 1, behind a BatchNorm that does nothing: document 003's counter-example as a network."""
+    """Class 0 where |x| < 1, behind a BatchNorm that does nothing: the counter-example to the largest radius of all."""
 
     def __init__(self) -> None:
         super().__init__()

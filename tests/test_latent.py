@@ -182,7 +182,7 @@ def test_the_latent_radius_is_not_one_for_noise_on_the_input() -> None:
     assert latent.radius[0] == pytest.approx(0.5, abs=1e-5)
     # the latent classifier keeps its promise at 0.49 ...
     assert norm.cdf((0.5 - 0.49) / 0.5) == pytest.approx(0.508, abs=1e-3)
-    # ... and the one with noise on the input, which document 001 defines, does not: it flips there
+    # ... and the one with noise on the input, which GLEAN defines, does not: it flips there
     there = (torch.full((1, 1, 1, 1), 0.49), torch.zeros(1, dtype=torch.long))
     input_noise = sp.certifiers.RandomizedSmoothing(sp.noise.Gaussian(0.5), n=20_000)
     at_zero, moved = sp.certify(model, here, input_noise), sp.certify(model, there, input_noise)

@@ -408,7 +408,7 @@ def test_more_sentences() -> None:
         sp.build_model("mlp-cayley", DIGITS, width=7)
 
 
-# ---- rows (document 004)
+# ---- rows
 
 
 def test_product_of_row_sums_is_above_brute_force() -> None:

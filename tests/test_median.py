@@ -1,4 +1,4 @@
-"""Median smoothing: order statistics, boxes through a head, and what document 004 claims instead."""
+"""Median smoothing: order statistics, boxes through a head, and what was published instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Smoothing of models whose BatchNorm is adapted to the noise, at one sigma or several (document 003)."""
+"""Smoothing of models whose BatchNorm is adapted to the noise, at one sigma or several."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _as_sigmas(value: Any) -> Any:
 
 @CERTIFIERS.register(
     "adapted-smoothing",
-    paper="certification through adaptation, with rules that hold",
+    paper="Test-Time Covariate Shift Adaptation (2022), with rules that hold",
     needs="BatchNorm, and calibration images",
     norm="l2",
     cost="n0 + n forward passes a sample and sigma",

@@ -63,7 +63,7 @@ class Head:
         return (margin > _SLACK * scale).numpy()
 
     def holds_as_published(self, median: Tensor, low: Tensor, high: Tensor, classes: Tensor) -> Any:
-        """The rule of document 004: margin above twice delta times the product of L2 norms of rows. Not sound."""
+        """The published rule: margin above twice delta times the product of L2 norms of rows. Not sound."""
         middle = median.double()
         delta = torch.maximum(high.double() - middle, middle - low.double()).amax(1)
         logits = self.logits(middle)

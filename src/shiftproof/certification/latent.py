@@ -1,4 +1,4 @@
-"""Noise on the representation: the certificate of document 001, where its proof holds."""
+"""Noise on the representation: GLEAN's certificate, where its proof holds."""
 
 from __future__ import annotations
 

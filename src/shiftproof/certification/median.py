@@ -49,7 +49,8 @@ class MedianSmoothing:
     head's true L-infinity constant. With `radius=None` each sample gets its largest certified radius, else the one
     given or none. `n0` further samples fix the class. Smoothing of labels is `RandomizedSmoothing(n=500, alpha=1e-4)`.
 
-    `unsound="as-published"` takes L2 norms of rows for L-infinity constants, as document 004 does: no certificate.
+    `unsound="as-published"` takes L2 norms of rows for L-infinity constants, as Provably Robust Transfer does: no
+    certificate.
     """
 
     level: Level = "representation"

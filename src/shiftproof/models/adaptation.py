@@ -1,4 +1,4 @@
-"""BatchNorm statistics of a copy of a model, adapted to noise (document 003)."""
+"""BatchNorm statistics of a copy of a model, adapted to noise (Test-Time Covariate Shift Adaptation, 2022)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def adapt_batchnorm(
     """A copy of `model` in eval mode whose BatchNorm statistics are those of `inputs` (N x ...) under Gaussian noise.
 
     With momentum m, a statistic becomes m times the one measured plus 1 - m times the one trained: of means and of
-    variances, as document 003 has it. While measuring, BatchNorm normalises by the batch and nothing else is in train
+    variances, as published. While measuring, BatchNorm normalises by the batch and nothing else is in train
     mode: no dropout, no gradient. Over several batches the statistics are those of all samples together.
     """
     if not 0 <= momentum <= 1:

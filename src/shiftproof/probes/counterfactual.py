@@ -33,7 +33,7 @@ class Counterfactual:
     """Each sample and its twin in the other domain: how far apart their representations are, and what that leaves.
 
     Rows are of the twins: `prediction` there, `distance` to the sample in the representation, `margin` there of the
-    sample's class, and `radius`, which the sample's certificate guarantees there (document 001, corrected).
+    sample's class, and `radius`, which the sample's certificate guarantees there (GLEAN, corrected).
     """
 
     classifier: ClassVar[str] = "base"

@@ -1,4 +1,4 @@
-"""Dense layers with rows of bounded length (document 004)."""
+"""Dense layers with rows of bounded length (Provably Robust Transfer, 2022)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RowL2Linear(ComputedLinear):
     """Row j is min(g_j, bound) V_j / ||V_j||_2, as published.
 
     Neither is `bound` its constant in linf, which is up to sqrt(inputs) times as large, nor does it bound a negative
-    g_j (E4.1, E4.2). `lipschitz_bound` takes the true constant from the rows.
+    g_j. `lipschitz_bound` takes the true constant from the rows.
     """
 
     def __init__(self, inputs: int, outputs: int, bound: float = 1.0, bias: bool = True) -> None:
