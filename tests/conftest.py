@@ -21,6 +21,20 @@ def _away_from_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command line in process: (exit code, stdout, stderr)."""
+    from shiftproof.cli.main import main
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stopped:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return int(stopped.value.code or 0), captured.out, captured.err
+
+    return call
+
+
 @pytest.fixture(scope="session")
 def model() -> torch.nn.Module:
     """A network that knows the digits a little."""

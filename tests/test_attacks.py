@@ -525,17 +525,6 @@ def test_mistakes_in_a_study_get_its_line(change: tuple[str, str], sentence: str
     assert "line 8" in str(caught.value)
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    def call(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stopped:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return int(stopped.value.code or 0), captured.out, captured.err
-
-    return call
-
-
 Call = Callable[..., tuple[int, str, str]]
 
 

@@ -22,19 +22,6 @@ from shiftproof.models import load_model
 FAST = ["--set", "training.steps=20", "--set", "training.evaluate_every=10"]
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs a command line in process: (exit code, stdout, stderr)."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stopped:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return int(stopped.value.code or 0), captured.out, captured.err
-
-    return call
-
-
 Call = Callable[..., tuple[int, str, str]]
 
 

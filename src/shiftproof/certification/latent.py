@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from shiftproof.certification.certificates import Certificates, Votes, certified_rows
 from shiftproof.certification.certifier import CERTIFIERS, Job
+from shiftproof.certification.facts import facts_of
 from shiftproof.certification.margins import margins, over_constant, useless
 from shiftproof.certification.promise import ASKING, Mask, Promise, behind, lead_of
 from shiftproof.certification.representations import Parts, check_precision, diameter, encode, linear_parts, one_pass
@@ -20,7 +21,6 @@ from shiftproof.certification.sampling.bank import CHOOSING, COUNTING
 from shiftproof.certification.sampling.budget import Levels, budget
 from shiftproof.errors import UsageError
 from shiftproof.execution import progress_bar
-from shiftproof.models.files import fingerprint
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.perturbations.noise.radii import check_scale
 from shiftproof.rng import numpy_generator
@@ -134,25 +134,12 @@ class LatentSmoothing:
             units=Gaussian.units,
             alpha=0.0 if exact else self.alpha,
             guarantee=self._guarantee(parts, exact),
-            title=self.title,
-            classifier=self.classifier,
-            scale=self.scale,
             constant=parts.constant,
             levels=None if exact else self.levels(job.classes),
             samples=0 if exact else self.n,
-            classes=job.classes,
-            precision="f32",
-            seed=job.seed,
-            fingerprint=fingerprint(job.model),
-            details={
-                "certifier": repr(self),
-                "domain": job.domain.name,
-                "data": job.domain.fingerprint,
-                "rounding": encoded.rounding,
-                "seconds": time.perf_counter() - began,
-                "n0": 0 if exact else self.n0,
-                "passes": len(job.domain),
-            },
+            **facts_of(
+                job, self, time.perf_counter() - began, rounding=encoded.rounding, n0=self.n0, passes=len(job.domain)
+            ),
         )
 
     def estimate(self, job: Job) -> Cost:

@@ -8,7 +8,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from shiftproof.certification.certificates import Certificates
-from shiftproof.certification.certifier import CERTIFIERS, Job
+from shiftproof.certification.certifier import CERTIFIERS, Certifier, Job
+from shiftproof.certification.facts import facts_of
 from shiftproof.certification.promise import BasePromise, Promise
 from shiftproof.certification.representations import (
     Parts,
@@ -20,7 +21,6 @@ from shiftproof.certification.representations import (
     one_pass,
 )
 from shiftproof.errors import UsageError
-from shiftproof.models.files import fingerprint
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.perturbations.threat import Norm
 from shiftproof.types import Cost, FloatArray, IntArray
@@ -66,7 +66,7 @@ def margins(
     return winner, np.minimum(distances.min(1), FARTHEST)
 
 
-def margin_certificates(job: Job, parts: Parts, norm: Norm, title: str, what: str, details: str) -> Certificates:
+def margin_certificates(job: Job, parts: Parts, norm: Norm, what: str, certifier: Certifier) -> Certificates:
     """Certificates from one forward pass: margin over constant."""
     farthest = diameter(job.domain.shape, norm)
     encoded = encode(job, parts, norm)
@@ -93,21 +93,8 @@ def margin_certificates(job: Job, parts: Parts, norm: Norm, title: str, what: st
             f"({Gaussian.units}) is below the radius: {what}. Nothing is random. That holds in exact arithmetic; for "
             "rounding in float32 an allowance is taken off, which is measured, not proven."
         ),
-        title=title,
-        classifier="base",
         constant=parts.constant,
-        classes=job.classes,
-        precision="f32",
-        seed=None,
-        fingerprint=fingerprint(job.model),
-        details={
-            "certifier": details,
-            "domain": job.domain.name,
-            "data": job.domain.fingerprint,
-            "rounding": encoded.rounding,
-            "seconds": encoded.seconds,
-            "n0": 1,
-        },
+        **facts_of(job, certifier, encoded.seconds, rounding=encoded.rounding, passes=len(winner)),
     )
 
 
@@ -168,7 +155,7 @@ class LatentMargin(_Margin):
         """Certificates for every sample of the job's domain."""
         parts = linear_parts(job.model, job.domain.shape, "l2", needs_split=True)
         what = f"the margin of the linear head over the encoder's constant, {parts.constant:.7g}"
-        return margin_certificates(job, parts, "l2", self.title, what, repr(self))
+        return margin_certificates(job, parts, "l2", what, self)
 
 
 @CERTIFIERS.register(
@@ -206,4 +193,4 @@ class LipschitzMargin(_Margin):
         parts = linear_parts(job.model, job.domain.shape, self.norm)
         before = "" if parts.weight is None else " before the last layer"
         what = f"the margin over the network's constant{before}, {parts.constant:.7g}"
-        return margin_certificates(job, parts, self.norm, self.title, what, repr(self))
+        return margin_certificates(job, parts, self.norm, what, self)

@@ -13,6 +13,7 @@ from torch import nn
 
 from shiftproof.certification.certificates import Certificates
 from shiftproof.certification.certifier import CERTIFIERS, Job, Memory
+from shiftproof.certification.facts import facts_of
 from shiftproof.certification.head import Head
 from shiftproof.certification.median_promise import MedianPromise
 from shiftproof.certification.median_sampling import Sampled, off_grid_of
@@ -21,7 +22,6 @@ from shiftproof.certification.ranks import order_radius
 from shiftproof.certification.sampling.budget import Levels
 from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.execution import progress_bar, run_shards
-from shiftproof.models.files import fingerprint
 from shiftproof.models.split import SplitModel
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.types import Cost, FloatArray, IntArray, Positive
@@ -136,24 +136,10 @@ class MedianSmoothing:
             units=Gaussian.units,
             alpha=self.alpha,
             guarantee=self._guarantee(work.prepared.description),
-            title=self.title,
-            classifier=self.classifier,
-            scale=self.scale,
             unsound=self.unsound,
             levels=Levels(level),
             samples=self.samples,
-            classes=job.classes,
-            precision=job.precision,
-            seed=job.seed,
-            fingerprint=fingerprint(job.model),
-            details={
-                "certifier": repr(self),
-                "domain": job.domain.name,
-                "data": job.domain.fingerprint,
-                "dimensions": work.dimensions,
-                "n0": self.n0,
-                "seconds": time.perf_counter() - began,
-            },
+            **facts_of(job, self, time.perf_counter() - began, dimensions=work.dimensions, n0=self.n0),
         )
 
     def check_reach(self, dimensions: int) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from shiftproof.certification.certificates import Certificates, certified_rows
 from shiftproof.certification.certifier import Job, Memory
+from shiftproof.certification.facts import facts_of
 from shiftproof.certification.sampling.bank import CHOOSING, COUNTING, Block, blocks, draw_block, off_grid
 from shiftproof.certification.sampling.tally import Choice, Tally, choose_classes
 from shiftproof.certification.sampling.voting import Voter
@@ -22,7 +23,6 @@ from shiftproof.certification.wording import smoothing_guarantee
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
 from shiftproof.execution import pickled, progress_bar, run_shards, single_threaded
-from shiftproof.models.files import fingerprint
 from shiftproof.models.prepare import Prepared, prepare
 from shiftproof.perturbations.noise import Noise
 from shiftproof.types import FloatArray, IntArray
@@ -217,9 +217,6 @@ def _certificates(sampling: Sampling, number: int, tally: Tally, seconds: float)
         n=votes.n,
         off_grid=votes.off_grid,
         **rows,
-        title=setting.title,
-        classifier=setting.classifier,
-        scale=setting.scale,
         norm=noise.norm,
         units=noise.units,
         alpha=setting.alpha,
@@ -227,20 +224,9 @@ def _certificates(sampling: Sampling, number: int, tally: Tally, seconds: float)
         levels=levels,
         noise=noise,
         samples=setting.n,
-        classes=job.classes,
-        precision=job.precision,
-        seed=job.seed,
-        fingerprint=fingerprint(job.model),
-        details={
-            "certifier": repr(setting),
-            "n0": setting.n0,
-            "stop": str(setting.stop),
-            "prepared": prepared,
-            "backend": job.backend,
-            "data": job.domain.fingerprint,
-            "domain": job.domain.name,
-            "seconds": seconds,
-        },
+        **facts_of(
+            job, setting, seconds, n0=setting.n0, stop=str(setting.stop), prepared=prepared, backend=job.backend
+        ),
     )
 
 
