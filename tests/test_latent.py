@@ -375,3 +375,10 @@ def test_an_encoder_that_moves_nothing_is_never_moved() -> None:
     )
     assert np.allclose(certificates.radius, np.sqrt(8))
     assert np.allclose(Margin().rederive(certificates), certificates.radius)
+
+
+def test_for_two_classes_smoothing_claims_no_more_than_the_margin() -> None:
+    """Large biases make float32 round in the head; both take that off."""
+    model = flat(np.random.default_rng(6).standard_normal((2, 8)), np.full(2, 1_000.0))
+    margin, smoothed = (sp.certify(model, points(30), one) for one in (Margin(), Smoothing(0.25)))
+    assert np.array_equal(margin.radius, smoothed.radius)

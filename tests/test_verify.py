@@ -503,3 +503,26 @@ def test_what_the_verb_certify_writes_is_verified_too(
     margins = tmp_path / "margins"
     assert _verb(*asked, "--certifier", "latent-margin", "--out", margins) == 0
     assert _verb("verify", margins) == 0
+
+
+def test_rounding_that_is_measured_otherwise_on_a_part_is_no_fault(tmp_path: Path) -> None:
+    """Rows of radius 0 are not computed again, so that the allowance is measured on other samples."""
+    torch.manual_seed(0)
+    body = nn.Sequential(nn.Flatten(), nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU())
+    model = sp.SplitModel(body, nn.Linear(32, 3)).eval()
+    inputs = torch.rand(400, 1, 4, 4)
+    domain = sp.Domain.from_arrays("random", inputs, model(inputs).argmax(1).numpy(), ["a", "b", "c"])
+    for certifier in (sp.certifiers.LatentMargin(), sp.certifiers.LipschitzMargin("l1")):
+        certificates = sp.certify(model, domain, certifier)
+        radius = np.where(np.arange(400) % 7 == 0, 0.0, certificates.radius)
+        fewer = replace(certificates, radius=radius, prediction=np.where(radius > 0, certificates.prediction, -1))
+        job = sp.certifiers.Job(model, domain, 3, 0, Memory())
+        assert not [one for one in verify(Case("random", fewer, certifier, job, 1)) if one.level == "fail"]
+
+
+def test_few_votes_do_not_break_the_sandwich(tmp_path: Path) -> None:
+    text = STUDY.replace("votes: 200", "votes: 15").split(
+        '  - {name: certify, certifier: {noise: "gaussian:0.25", n: 2000'
+    )[0]
+    run = _run(text, tmp_path / "run")
+    assert not [one for one in sandwich_findings(sp.open_run(run).evidence) if one.level == "fail"]

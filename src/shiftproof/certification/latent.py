@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from shiftproof.certification.certificates import Certificates, Votes, certified_rows
 from shiftproof.certification.certifier import CERTIFIERS, Job
 from shiftproof.certification.facts import facts_of
-from shiftproof.certification.margins import margins, over_constant, useless
+from shiftproof.certification.margins import ROUNDING_WORDS, over_constant, safe_margins, useless
 from shiftproof.certification.promise import ASKING, Mask, Promise, behind, lead_of
 from shiftproof.certification.representations import Parts, check_precision, diameter, encode, linear_parts, one_pass
 from shiftproof.certification.sampling.bank import CHOOSING, COUNTING
@@ -116,12 +116,9 @@ class LatentSmoothing:
         encoded = encode(job, parts, "l2")
         logits = parts.logits(encoded.values)
         if job.classes == 2:
-            winner, margin = margins(logits, parts.weight, "l2")
-            margin = margin - 2 * encoded.rounding
+            winner, margin, radius = safe_margins(parts, encoded, job.domain.shape, "l2")
             columns: dict[str, Any] = {"chosen": winner, "margin": margin, "bound": np.full(len(winner), "exact")}
-            farthest = diameter(job.domain.shape, "l2")
-            columns["margin"] = margin = np.minimum(margin, parts.constant * farthest)
-            columns["radius"] = margin / parts.constant if parts.constant > 0 else np.where(margin >= 0, farthest, 0.0)
+            columns["radius"] = radius
         else:
             columns = self._sampled(job, logits, parts.weight, 2 * encoded.rounding, parts.constant)
         exact = job.classes == 2
@@ -209,7 +206,7 @@ class LatentSmoothing:
         return (
             f"The head's most probable class when noise N(0, {self.sigma:g}^2) is added to the representation stays "
             f"the certified one under every change of the input whose l2 norm ({Gaussian.units}) is below the radius, "
-            f"with the encoder's constant {parts.constant:.7g}; {how}."
+            f"with the encoder's constant {parts.constant:.7g}; {how}. {ROUNDING_WORDS}"
         )
 
 

@@ -12,6 +12,7 @@ from shiftproof.certification.certifier import CERTIFIERS, Certifier, Job
 from shiftproof.certification.facts import facts_of
 from shiftproof.certification.promise import BasePromise, Promise
 from shiftproof.certification.representations import (
+    Encoded,
     Parts,
     check_precision,
     diameter,
@@ -25,12 +26,15 @@ from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.perturbations.threat import Norm
 from shiftproof.types import Cost, FloatArray, IntArray
 
-__all__ = ["LatentMargin", "LipschitzMargin", "margins", "over_constant", "useless"]
+__all__ = ["LatentMargin", "LipschitzMargin", "margins", "over_constant", "safe_margins", "useless"]
 
 FARTHEST = 1e6
 """The radius of a classifier that never changes its mind; a number, so that averages stay numbers."""
 
 USELESS = 100.0
+ROUNDING_WORDS = (
+    "That holds in exact arithmetic; for rounding in float32 an allowance is taken off, which is measured, not proven."
+)
 
 _DUAL = {"l2": 2, "linf": 1, "l1": np.inf}
 _OF_TWO_LOGITS = {"l2": np.sqrt(2.0), "linf": 2.0, "l1": 1.0}
@@ -66,10 +70,11 @@ def margins(
     return winner, np.minimum(distances.min(1), FARTHEST)
 
 
-def margin_certificates(job: Job, parts: Parts, norm: Norm, what: str, certifier: Certifier) -> Certificates:
-    """Certificates from one forward pass: margin over constant."""
-    farthest = diameter(job.domain.shape, norm)
-    encoded = encode(job, parts, norm)
+def safe_margins(
+    parts: Parts, encoded: Encoded, shape: tuple[int, ...], norm: Norm
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Classes, their margins behind the body less what rounding may take, and the radii of inputs that follow."""
+    farthest = diameter(shape, norm)
     logits = parts.logits(encoded.values)
     winner, margin = margins(logits, parts.weight, norm)
     if parts.weight is not None:
@@ -77,8 +82,15 @@ def margin_certificates(job: Job, parts: Parts, norm: Norm, what: str, certifier
         margin = margins(logits, parts.weight, norm, slack)[1]
     # rounding counts at the input and again wherever it moves to; what moves nothing can't be moved over a boundary
     margin = np.minimum(margin - 2 * encoded.rounding, parts.constant * farthest)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        radius = np.where(parts.constant > 0, margin / parts.constant, np.where(margin >= 0, farthest, 0.0))
+    if parts.constant > 0:
+        return winner, margin, margin / parts.constant
+    return winner, margin, np.where(margin >= 0, farthest, 0.0)
+
+
+def margin_certificates(job: Job, parts: Parts, norm: Norm, what: str, certifier: Certifier) -> Certificates:
+    """Certificates from one forward pass: margin over constant."""
+    encoded = encode(job, parts, norm)
+    winner, margin, radius = safe_margins(parts, encoded, job.domain.shape, norm)
     return Certificates.blank(
         job.domain.ids,
         winner,
@@ -90,8 +102,7 @@ def margin_certificates(job: Job, parts: Parts, norm: Norm, what: str, certifier
         alpha=0.0,
         guarantee=(
             f"The classifier itself gives the certified class under every change of the input whose {norm} norm "
-            f"({Gaussian.units}) is below the radius: {what}. Nothing is random. That holds in exact arithmetic; for "
-            "rounding in float32 an allowance is taken off, which is measured, not proven."
+            f"({Gaussian.units}) is below the radius: {what}. Nothing is random. {ROUNDING_WORDS}"
         ),
         constant=parts.constant,
         **facts_of(job, certifier, encoded.seconds, rounding=encoded.rounding, passes=len(winner)),

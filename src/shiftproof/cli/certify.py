@@ -135,7 +135,11 @@ def command(
     if calibration is not None and not shaped:
         raise UsageError(f"--calibration means nothing to {certifier}")
     pool = calibration_pool(domains, _names(calibration), model) if shaped else None
-    source: dict[str, Any] = {"model": model, "data": data, "options": {key: options[key] for key in ("data", "model")}}
+    source: dict[str, Any] = {
+        "model": _absolute(model),
+        "data": _absolute(data),
+        "options": {key: options[key] for key in ("data", "model")},
+    }
     source |= {"certifier": certifier, "limit": limit, "domain": domain, "calibration": calibration}
     question = Question(loaded, where, settings, alphas[1:], seed, precision, backend, pool, source)  # type: ignore[arg-type]
     question.check()
@@ -198,6 +202,12 @@ def _show_caps(results: list[Certified]) -> None:
     if caps:
         limits = ", ".join(f"{cap:.4g} ({title})" for title, cap in caps.items())
         typer.echo(f"With so many samples at this alpha no radius can exceed {limits}, however sure the model is.")
+
+
+def _absolute(spec: str) -> str:
+    """file:PATH and folder:PATH as they are found from anywhere."""
+    kind, colon, path = spec.partition(":")
+    return f"{kind}:{Path(path).resolve()}" if colon and kind in ("file", "folder") else spec
 
 
 def _radius(value: float) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import nn
+from torch.nn.parameter import UninitializedParameter
 
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ModelError, ShiftproofError, UnknownName, UsageError
@@ -137,6 +138,8 @@ def _from_python(spec: str, seed: int) -> nn.Module:
         raise ModelError(f"{spec} failed: {type(error).__name__}: {error}") from error
     if not isinstance(model, nn.Module):
         raise ModelError(f"{spec} returned {type(model).__name__}, not a torch.nn.Module")
+    if any(isinstance(one, UninitializedParameter) for one in model.parameters()):
+        raise ModelError(f"{spec} has lazy layers without weights; call the model once in the function, on zeros")
     if getattr(model, "architecture", None) is None:
         model.architecture = _PythonArchitecture(spec)  # type: ignore[assignment]
     return model

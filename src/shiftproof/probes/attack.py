@@ -65,7 +65,8 @@ class Attack:
         columns = measure_blocks(partial(self.measure, seed=task.seed), task, with_ids=True)
         threat = self.attack.threat
         facts: dict[str, Any] = {"eps": threat.eps, "norm": threat.norm, "units": UNITS}
-        facts |= {} if self.smoothed is None else {"noise": label(self.smoothed)}
+        # how many votes judged the attack: few can miss a majority
+        facts |= {} if self.smoothed is None else {"noise": label(self.smoothed), "n": self.votes}
         return columns | {name: np.full(len(task.domain), value) for name, value in facts.items()}
 
     def measure(

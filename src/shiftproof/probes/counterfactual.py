@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from shiftproof.certification.certifier import Job, Memory
-from shiftproof.certification.margins import margins
+from shiftproof.certification.margins import margins, safe_margins
 from shiftproof.certification.representations import encode, linear_parts, one_pass
 from shiftproof.certification.transfer import transferred_radius
 from shiftproof.domains import Domain, Domains
@@ -44,11 +44,11 @@ class Counterfactual:
         twins = _twins(task.domain)
         parts = linear_parts(task.model, task.domain.shape, "l2", needs_split=True)
         here, there = (encode(_job(task.model, domain), parts, "l2") for domain in (task.domain, twins))
-        winner, margin = margins(parts.logits(here.values), parts.weight, "l2")
+        winner, _, own = safe_margins(parts, here, task.domain.shape, "l2")
         distance = np.linalg.norm(here.values - there.values, axis=1)
-        # rounding counts in both representations, and wherever an input moves to
-        rounding = 2 * (here.rounding + there.rounding)
-        radius = transferred_radius((margin - rounding) / parts.constant, distance, parts.constant)
+        # the distance is rounded too; a constant of 0 leaves nothing to move
+        apart = distance + 2 * (here.rounding + there.rounding)
+        radius = transferred_radius(own, apart, parts.constant) if parts.constant > 0 else np.maximum(own, 0.0)
         prediction, lead = margins(parts.logits(there.values), parts.weight, "l2")
         n = len(task.domain)
         facts = {"norm": "l2", "units": Gaussian.units, "constant": parts.constant, "title": self.title}
@@ -80,7 +80,8 @@ def counterfactual_findings(evidence: Evidence) -> Iterator[Finding]:
             pairs = rows.where(model=model, domain=domain)
             radius, constant = pairs["radius"].astype(np.float64), float(pairs["constant"][0])
             # what is there, in units of the input, must be no less than what was promised
-            actual = pairs["margin"].astype(np.float64) / constant
+            lead = pairs["margin"].astype(np.float64)
+            actual = lead / constant if constant > 0 else np.where(lead > 0, np.inf, lead)
             broken = (radius > 0) & (radius > actual * (1 + 1e-6) + 1e-6)
             what = (
                 f"{model}: samples of {domain} as they would look elsewhere are {pairs['distance'].mean():.3g} away in "

@@ -85,10 +85,12 @@ def _replayed(case: Case, chosen: IntArray) -> Iterator[Finding]:
     if not constant or abs((stored.constant or 0.0) - (again.constant or 0.0)) > 1e-6 * (again.constant or 1.0):
         message = f"rows have the constant {stored.constant}, the encoder {again.constant}"
         yield finding("fail", "constant-differs", case, message)
-    apart = np.abs(stored.ballots[..., 1:] - again.ballots[..., 1:]).max((0, 2))
-    # another processor may round a vote in thousands to the other side
-    allowed = np.maximum(2, 2e-3 * most)
-    if (apart > allowed).any():
+    before, now = stored.ballots, again.ballots
+    apart = np.abs(before[..., 1:] - now[..., 1:]).max((0, 2))
+    # another processor may round a vote of those that are near a boundary to the other side, either one
+    allowed = 2 + 0.02 * (before[..., 3] - before[..., 1]).max(0)
+    flattering = np.asarray((before[..., 1] > now[..., 1]).any(0))
+    if (apart > allowed).any() or (flattering.sum() > 2 and flattering[apart > 0].all()):
         worst = int(np.argmax(apart))
         message = (
             f"the noise that certified {stored.ids[worst]} gives {int(apart[worst])} other votes than are recorded"
@@ -126,10 +128,12 @@ def _recomputed(case: Case, chosen: IntArray) -> Finding:
     stored = case.certificates.subset(chosen)
     # a median that is rounded otherwise may fall on the next rank
     near = RANK_STEP if stored.classifier == "median" else RECOMPUTED
-    larger = stored.radius > again.radius * (1 + near) + SAME
-    other = (stored.prediction != again.prediction) & ~larger & (again.prediction >= 0)
+    # the allowance for rounding is measured on some samples, and on a part of them comes out a little otherwise
+    rounding = 4 * float(again.details.get("rounding", 0.0)) / max(again.constant or 1.0, 1e-12)
+    larger = stored.radius > again.radius * (1 + near) + rounding + SAME
+    other = (stored.prediction != again.prediction) & ~larger & (again.prediction >= 0) & (stored.radius > rounding)
     if larger.any() or other.any():
-        worst = int(np.argmax(np.where(other, np.inf, stored.radius - again.radius)))
+        worst = int(np.argmax(np.where(larger | other, stored.radius - again.radius + other, -np.inf)))
         message = (
             f"{int((larger | other).sum())} of {len(chosen)} certificates come out otherwise when they are computed "
             f"again, such as that of {stored.ids[worst]}: class {again.prediction[worst]} within "
