@@ -6,6 +6,7 @@ import copy
 import math
 import time
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from shiftproof.certification.certifier import Job
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.altered import altered
-from shiftproof.models.lipschitz import constants, frozen, lipschitz_bound
+from shiftproof.models.lipschitz import Constant, constants, frozen
 from shiftproof.models.split import SplitModel
 from shiftproof.perturbations.threat import Norm
 from shiftproof.rng import torch_generator
@@ -38,9 +39,14 @@ class Parts:
 
     body: nn.Module
     deployed: nn.Module
-    constant: float
+    layers: list[Constant]
     weight: FloatArray | None = None
     bias: FloatArray | None = None
+
+    @cached_property
+    def constant(self) -> float:
+        """The product of the constants of the body's layers."""
+        return math.prod(layer.value for layer in self.layers)
 
     def logits(self, values: FloatArray) -> FloatArray:
         """Of outputs of the body (N x D)."""
@@ -77,15 +83,14 @@ def linear_parts(model: nn.Module, shape: tuple[int, ...], norm: Norm, *, needs_
         if isinstance(head, nn.Linear) and type(head) is nn.Linear and not altered(head):
             weight = head.weight.detach().double().numpy()
             bias = np.zeros(len(weight)) if head.bias is None else head.bias.detach().double().numpy()
-            bound = lipschitz_bound(network.encoder, shape, norm)
-            return Parts(network.encoder, model.encoder, bound, weight, bias)
+            return Parts(network.encoder, model.encoder, constants(network.encoder, shape, norm), weight, bias)
     if needs_split:
         what = "its head is not a plain linear layer" if plain else "it is not a plain SplitModel(encoder, head)"
         raise ModelError(
             f"latent certificates need a linear head over an encoder of known constant, but {what}; "
             "put the model together as SplitModel(encoder, nn.Linear(...))"
         )
-    return Parts(network, model, lipschitz_bound(network, shape, norm))
+    return Parts(network, model, constants(network, shape, norm))
 
 
 def encode(job: Job, parts: Parts, norm: Norm) -> Encoded:
@@ -146,12 +151,11 @@ def _rounding(parts: Parts, samples: Tensor, norm: Norm) -> float:
     exact = copy.deepcopy(parts.body).double()
     with torch.inference_mode():
         off = (_values(exact, inputs.double()) - _values(parts.deployed, inputs).double()).numpy()
-        stored = _storing(exact, inputs.double(), norm)
+        stored = _storing(exact, parts.layers, inputs.double(), norm)
     return ROUNDING_SAFETY * float(np.linalg.norm(off, _ORDERS[norm], axis=1).max()) + stored
 
 
-def _storing(body: nn.Module, inputs: Tensor, norm: Norm) -> float:
-    layers = constants(body, tuple(inputs.shape[1:]), norm)
+def _storing(body: nn.Module, layers: list[Constant], inputs: Tensor, norm: Norm) -> float:
     total, values = 0.0, inputs
     for layer in layers:
         values = body.get_submodule(layer.layer)(values)
