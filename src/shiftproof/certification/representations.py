@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from shiftproof.certification.certifier import Job
@@ -25,6 +27,8 @@ __all__ = ["Encoded", "Parts", "check_precision", "diameter", "encode", "head_ro
 
 ROUNDING_EXAMPLES, ROUNDING_SAFETY = 32, 4
 _UNIT = 2.0**-24
+_ROWS = 1_024
+Values = NDArray[np.float32] | FloatArray
 _ORDERS = {"l2": 2, "linf": np.inf, "l1": 1}
 _DUALS = {"l2": 2, "linf": 1, "l1": np.inf}
 
@@ -48,16 +52,19 @@ class Parts:
         """The product of the constants of the body's layers."""
         return math.prod(layer.value for layer in self.layers)
 
-    def logits(self, values: FloatArray) -> FloatArray:
-        """Of outputs of the body (N x D)."""
-        return values if self.weight is None or self.bias is None else values @ self.weight.T + self.bias
+    def logits(self, values: Values) -> FloatArray:
+        """Of outputs of the body (N x D), in float64."""
+        weight, bias = self.weight, self.bias
+        if weight is None or bias is None:
+            return values.astype(np.float64)
+        return _by_rows(values, lambda some: some @ weight.T + bias)
 
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """What the body says of every sample (N x D), and what float32 may have changed of it, in its norm."""
+    """What the body says of every sample (N x D, float32), and what that may have changed of it, in its norm."""
 
-    values: FloatArray
+    values: NDArray[np.float32]
     rounding: float
     seconds: float
 
@@ -104,10 +111,10 @@ def encode(job: Job, parts: Parts, norm: Norm) -> Encoded:
         raise ModelError("the model returns values that are not numbers (NaN or infinite)")
     seconds = time.perf_counter() - began
     few = np.linspace(0, len(domain) - 1, min(ROUNDING_EXAMPLES, len(domain)), dtype=np.int64)
-    return Encoded(every.double().numpy(), _rounding(parts, domain.take(few)[0], norm), seconds)
+    return Encoded(every.numpy(), _rounding(parts, domain.take(few)[0], norm), seconds)
 
 
-def head_rounding(parts: Parts, values: FloatArray, moves: FloatArray, norm: Norm) -> FloatArray:
+def head_rounding(parts: Parts, values: Values, moves: FloatArray, norm: Norm) -> FloatArray:
     """What float32 can change at most of each logit (N x K) of the head, if a representation moves by `moves` (N).
 
     The bound of any order of summation: gamma_n of the sum of absolute values, with n terms.
@@ -116,7 +123,8 @@ def head_rounding(parts: Parts, values: FloatArray, moves: FloatArray, norm: Nor
     assert parts.bias is not None
     terms = parts.weight.shape[1] + 1
     gamma = terms * _UNIT / (1 - terms * _UNIT)
-    sizes = np.abs(values) @ np.abs(parts.weight).T + np.abs(parts.bias)
+    weight, bias = np.abs(parts.weight), np.abs(parts.bias)
+    sizes = _by_rows(values, lambda some: np.abs(some) @ weight.T + bias)
     slopes = np.linalg.norm(parts.weight, _DUALS[norm], axis=1)
     return np.asarray(gamma * (sizes + moves[:, None] * slopes))
 
@@ -162,6 +170,12 @@ def _storing(body: nn.Module, layers: list[Constant], inputs: Tensor, norm: Norm
         largest = float(np.linalg.norm(values.flatten(1).numpy(), _ORDERS[norm], axis=1).max())
         total = layer.value * total + _UNIT * largest
     return total
+
+
+def _by_rows(values: Values, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
+    """A function of rows, in float64, some at a time: a copy of all of them would cost more than the function."""
+    parts = [function(values[start : start + _ROWS].astype(np.float64)) for start in range(0, len(values), _ROWS)]
+    return np.concatenate(parts)
 
 
 def _values(body: nn.Module, inputs: Tensor) -> Tensor:

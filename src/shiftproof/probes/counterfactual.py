@@ -45,7 +45,7 @@ class Counterfactual:
         parts = linear_parts(task.model, task.domain.shape, "l2", needs_split=True)
         here, there = (encode(_job(task.model, domain), parts, "l2") for domain in (task.domain, twins))
         winner, _, own = safe_margins(parts, here, task.domain.shape, "l2")
-        distance = np.linalg.norm(here.values - there.values, axis=1)
+        distance = np.linalg.norm(here.values.astype(np.float64) - there.values, axis=1)
         # the distance is rounded too; a constant of 0 leaves nothing to move
         apart = distance + 2 * (here.rounding + there.rounding)
         radius = transferred_radius(own, apart, parts.constant) if parts.constant > 0 else np.maximum(own, 0.0)
