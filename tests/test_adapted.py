@@ -12,7 +12,6 @@ from scipy.stats import norm
 from torch import Tensor, nn
 
 import shiftproof as sp
-from shiftproof.certification.adapted import outer_radius
 from shiftproof.certification.certifier import Memory
 from shiftproof.certification.several import Signed, selection_radius
 from shiftproof.domains import Domain
@@ -163,7 +162,7 @@ def test_votes_of_every_sigma_give_the_radius_again() -> None:
         assert certificates.ballots.shape == (2, 1, 4)
         assert json.loads(certificates.parts[0])["sigmas"] == [0.25, 0.5]
     # never another class this far, though perhaps none: no smaller than what is constant
-    outer = outer_radius(certificates, certifier)
+    outer = certifier.outer_radius(certificates)
     assert outer[0] > certificates.radius[0]
     assert outer[0] < 0.25 * norm.ppf(interval(0.1, 0.25)) + 1e-9
 

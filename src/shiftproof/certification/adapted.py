@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 import numpy as np
 from annotated_types import Interval
 from pydantic import BeforeValidator
+from scipy.special import ndtri
 from torch import nn
 
 from shiftproof.certification.calibration import Calibration, CalibrationOption, calibration_images
@@ -26,7 +27,7 @@ from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.rng import derive
 from shiftproof.types import Cost, FloatArray, IntArray, Positive
 
-__all__ = ["AdaptedSmoothing", "Rule"]
+__all__ = ["AdaptedSmoothing", "Rule", "joint_choice"]
 
 Rule = Literal["fixed", "selection", "agreement"]
 AS_PUBLISHED = "as-published"
@@ -143,20 +144,24 @@ class AdaptedSmoothing:
         """The radii that follow from the votes at every sigma."""
         if not len(certificates):
             return np.zeros(0)
-        rows = [json.loads(text) for text in certificates.parts]
-        recorded = {tuple(row["sigmas"]) for row in rows}
+        recorded = {tuple(json.loads(text)["sigmas"]) for text in certificates.parts}
         chosen = len(recorded) == 1 and self.rule == "fixed" and recorded <= {(sigma,) for sigma in self.sigmas}
         if not chosen and recorded != {self.sigmas}:
             return np.zeros(len(certificates))
         one = replace(self, sigmas=recorded.pop())
-        votes = np.array([row["votes"] for row in rows])  # samples x sigmas x (class, count, rival's count, n)
-        off = certificates.off_grid
-        settings = one._settings(one.share)
-        known = [
-            signed(setting, votes[:, k, 1], votes[:, k, 2], votes[:, k, 3], certificates.classes, off)
-            for k, setting in enumerate(settings)
-        ]
-        return np.maximum(one._answer(votes[:, :, 0].T, known)[1], 0.0)
+        known = one._signed(certificates, one.share)
+        return np.maximum(one._answer(certificates.ballots[..., 0], known)[1], 0.0)
+
+    def outer_radius(self, certificates: Certificates) -> FloatArray:
+        """Within which an agreeing answer never becomes another class, though it may become none.
+
+        All sigmas have to hold for that, so that they share alpha.
+        """
+        if self.rule != "agreement":
+            raise UsageError("only the agreement rule abstains, and so only it has such a radius")
+        known = self._signed(certificates, self.alpha / len(self.sigmas))
+        farthest = np.max([one.radius for one in known], axis=0)
+        return np.where(certificates.radius > 0, np.maximum(farthest, 0.0), 0.0)
 
     def models(self, model: nn.Module, images: Calibration) -> list[nn.Module]:
         """A copy adapted to each sigma; the noise of adapting is its own."""
@@ -176,6 +181,13 @@ class AdaptedSmoothing:
         return [
             RandomizedSmoothing(Gaussian(sigma), self.n, self.n0, alpha, runner_up=self.runner_up)
             for sigma in self.sigmas
+        ]
+
+    def _signed(self, certificates: Certificates, alpha: float) -> list[Signed]:
+        """What recorded votes say at every sigma, each at `alpha`."""
+        return [
+            signed(setting, votes[:, 1], votes[:, 2], votes[:, 3], certificates.classes, certificates.off_grid)
+            for setting, votes in zip(self._settings(alpha), certificates.ballots, strict=True)
         ]
 
     def _fixed(self, job: Job, images: Calibration) -> AdaptedSmoothing:
@@ -277,26 +289,7 @@ class AdaptedSmoothing:
 
 def joint_choice(sigmas: Sequence[float], votes: IntArray) -> IntArray:
     """The class with the largest sigma Phi^-1(p), from votes (sigmas x images x classes) of which none counts again."""
-    from scipy.special import ndtri
-
     share = (votes + 0.5) / (votes.sum(2, keepdims=True) + 0.5 * votes.shape[2])
     scores = ndtri(share) * np.asarray(sigmas)[:, None, None]
     classes: IntArray = scores.max(0).argmax(1)
     return classes
-
-
-def outer_radius(certificates: Certificates, certifier: AdaptedSmoothing) -> FloatArray:
-    """Within which an agreeing answer never becomes another class, though it may become none.
-
-    All sigmas have to hold for that, so that they share alpha.
-    """
-    if certifier.rule != "agreement":
-        raise UsageError("only the agreement rule abstains, and so only it has such a radius")
-    rows = [json.loads(text) for text in certificates.parts]
-    votes = np.array([row["votes"] for row in rows])
-    radii = [
-        signed(one, votes[:, k, 1], votes[:, k, 2], votes[:, k, 3], certificates.classes, certificates.off_grid).radius
-        for k, one in enumerate(certifier._settings(certifier.alpha / len(certifier.sigmas)))
-    ]
-    agree = (votes[:, :, 0] == votes[:, :1, 0]).all(1) & (certificates.radius > 0)
-    return np.where(agree, np.maximum(np.max(radii, axis=0), 0.0), 0.0)

@@ -134,6 +134,8 @@ class Certificates:
         details = dict(self.details)
         if "labels" in details:
             details["labels"] = np.asarray(details["labels"])[chosen].tolist()
+        if "passes" in details:
+            details["passes"] = len(self.ids[chosen])
         return replace(self, **{name: getattr(self, name)[chosen] for name in COLUMNS}, details=details)
 
     def at_alpha(self, alpha: float) -> Certificates:

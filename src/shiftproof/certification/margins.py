@@ -151,7 +151,7 @@ class _Margin:
 class LatentMargin(_Margin):
     """The distance to the decision boundary of a linear head, over the constant of the encoder; alpha is 0.
 
-    No smoothing of the representation can certify more: a class's region lies in a half-space for every other class.
+    Of the head, noise on the representation can't certify more: a class's region lies in a half-space for every other.
     """
 
     title: ClassVar[str] = "latent margin"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from abc import abstractmethod
 
 import torch
 import torch.nn.functional as F
@@ -33,9 +34,9 @@ class ComputedLinear(Freezable):
         nn.init.kaiming_uniform_(self.raw, a=math.sqrt(5))
         self.bias = nn.Parameter(torch.empty(outputs).uniform_(-1, 1) / math.sqrt(inputs)) if bias else None
 
+    @abstractmethod
     def matrix(self) -> Tensor:
         """The matrix, out x in."""
-        raise NotImplementedError
 
     def forward(self, inputs: Tensor) -> Tensor:
         """N x in to N x out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -15,12 +16,12 @@ from shiftproof.models.altered import altered
 __all__ = ["Freezable", "describes_forward", "freeze", "frozen"]
 
 
-class Freezable(nn.Module):
+class Freezable(nn.Module, ABC):
     """A layer that computes its weight at every pass, and can be replaced by one that stores it."""
 
+    @abstractmethod
     def frozen(self, shape: tuple[int, ...]) -> nn.Module:
         """A layer with the same outputs for inputs of `shape`; the weight is computed in float64."""
-        raise NotImplementedError
 
 
 def frozen(model: nn.Module, shape: tuple[int, ...]) -> nn.Module:
