@@ -2,23 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from annotated_types import Ge
+from annotated_types import Ge, Interval
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Batch", "Cost", "Estimate", "Finding", "FloatArray", "IntArray", "Loss", "Positive"]
+__all__ = [
+    "Batch",
+    "Cost",
+    "Estimate",
+    "Finding",
+    "FloatArray",
+    "IntArray",
+    "Loss",
+    "Natural",
+    "NonNegative",
+    "Positive",
+    "Range",
+]
 
 Positive = Annotated[int, Ge(1)]
 """A whole number of at least 1, for options of methods."""
+Natural = Annotated[int, Ge(0)]
+"""A whole number of at least 0."""
+NonNegative = Annotated[float, Interval(ge=0, lt=math.inf)]
+"""A finite number of at least 0."""
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Range:
+    """Where to search for a hyper-parameter, on a logarithmic scale if `log`; stands beside its type and default.
+
+    `weight: Annotated[float, Range(1, 100, log=True)] = 10.0`
+    """
+
+    low: float
+    high: float
+    log: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.low:g}..{self.high:g}{' log' if self.log else ''}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +58,7 @@ class Batch:
     """One training step's samples: a minibatch of every source domain, one after the other.
 
     `inputs` is N x ... in [0, 1], `labels` N integers; `sizes[i]` samples belong to the domain `names[i]`, in that
-    order. `step` counts from 0, for objectives that anneal.
+    order. `step` counts from 0, for objectives that anneal; `memory` is what the loss of the step before it remembered.
     """
 
     inputs: Tensor
@@ -34,12 +66,17 @@ class Batch:
     names: tuple[str, ...]
     sizes: tuple[int, ...]
     step: int = 0
+    memory: Mapping[str, Tensor] = field(default_factory=dict)
 
     def mean_over_domains(self, values: Tensor) -> Tensor:
         """The mean over domains of the mean of each domain's `values` (N numbers): every domain weighs the same."""
+        return self.domain_means(values).mean()
+
+    def domain_means(self, values: Tensor) -> Tensor:
+        """The mean of each domain's `values` (N numbers), in the order of `names`."""
         import torch
 
-        return torch.stack([part.mean() for part in torch.split(values, list(self.sizes))]).mean()
+        return torch.stack([part.mean() for part in torch.split(values, list(self.sizes))])
 
     def per_domain(self) -> list[Batch]:
         """One batch for each domain, in the order of `names`."""
@@ -47,17 +84,19 @@ class Batch:
 
         inputs, labels = torch.split(self.inputs, list(self.sizes)), torch.split(self.labels, list(self.sizes))
         parts = zip(inputs, labels, self.names, self.sizes, strict=True)
-        return [Batch(x, y, (name,), (size,), self.step) for x, y, name, size in parts]
+        return [Batch(x, y, (name,), (size,), self.step, self.memory) for x, y, name, size in parts]
 
 
 class Loss:
     """What an objective returns: a scalar to descend, and named parts for the record.
 
-    `Loss(error + weight * penalty, error=error, penalty=penalty)`
+    `Loss(error + weight * penalty, error=error, penalty=penalty)`. What it should `remember` (tensors by name) comes
+    back as the next batch's memory; training keeps it in its checkpoints.
     """
 
-    def __init__(self, total: Tensor, **parts: Tensor) -> None:
+    def __init__(self, total: Tensor, *, remember: Mapping[str, Tensor] | None = None, **parts: Tensor) -> None:
         self.total = total
+        self.memory = {name: value.detach().clone() for name, value in (remember or {}).items()}
         self.parts = {name: part.detach() for name, part in parts.items()}
 
     def __repr__(self) -> str:

@@ -12,11 +12,12 @@ from annotated_types import Interval
 from torch import nn
 
 from shiftproof.catalogue import Catalogue, checked_options
-from shiftproof.types import Batch, Loss, Positive
+from shiftproof.types import Batch, Loss, NonNegative, Positive
 
-__all__ = ["OBJECTIVES", "Objective", "Recipe", "Selection"]
+__all__ = ["OBJECTIVES", "Objective", "Part", "Recipe", "Selection"]
 
-Selection = Literal["last", "source-validation"]
+Selection = Literal["last", "source-validation", "robust-source-validation"]
+Part = Literal["all", "head"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Recipe:
     """How an objective is trained: optimiser, learning rate, samples of each domain in a step, steps.
 
     `schedule` scales the learning rate over the steps; every `evaluate_every` steps the validation parts are measured.
+    With `part` "head" the encoder stays as it is, BatchNorm statistics included.
     """
 
     optimiser: str = "adam"
@@ -31,9 +33,10 @@ class Recipe:
     batch: Positive = 128
     steps: Positive = 1_000
     schedule: str = "constant"
-    weight_decay: Annotated[float, Interval(ge=0, lt=math.inf)] = 0.0
+    weight_decay: NonNegative = 0.0
     momentum: Annotated[float, Interval(ge=0, lt=1)] = 0.9
     evaluate_every: Positive = 100
+    part: Part = "all"
 
     def override(self, changes: Mapping[str, Any]) -> Recipe:
         """The same recipe with some values changed; an unknown name gets a suggestion."""
@@ -41,7 +44,12 @@ class Recipe:
 
 
 class Objective(Protocol):
-    """A frozen dataclass with a loss, a default recipe and a default way to select the model."""
+    """A frozen dataclass with a loss, a default recipe and a default way to select the model.
+
+    Three things are optional. `passes` is how often a sample goes forward in a step, 1 unless told. `neutral` lists
+    options with which the loss is that of ERM, for `check_objective`. An `attack`, and `victim(model)` if that is not
+    the model as it is, make it possible to select by robust accuracy.
+    """
 
     @property
     def recipe(self) -> Recipe: ...

@@ -15,7 +15,7 @@ from shiftproof.probes import PROBES
 from shiftproof.studies.data import StudyData, load_study_data
 from shiftproof.studies.schema import Choice, ModelSpec, Study
 from shiftproof.training import train
-from shiftproof.training.selection import validation_accuracy
+from shiftproof.training.selection import Validation
 
 __all__ = ["StageCost", "StudyCost", "estimate_study"]
 
@@ -58,9 +58,10 @@ def _costs(study: Study, name: str, spec: ModelSpec, data: StudyData, workers: i
     model = load_model(spec.model.name, sources, seed=study.seed, **spec.model.options)
     objective = OBJECTIVES.create(spec.objective.name, spec.objective.options)
     recipe = objective.recipe.override(spec.training)
-    validation = [validation_part(domain) for domain in sources]
+    held_out = [validation_part(domain) for domain in sources]
+    validation = Validation(held_out, spec.selection or objective.selection, objective, study.seed)
     started = time.perf_counter()
-    validation_accuracy(model, validation)
+    validation.measure(model)
     seconds_an_evaluation = time.perf_counter() - started
 
     def seconds_of(steps: int) -> float:
@@ -84,8 +85,8 @@ def _costs(study: Study, name: str, spec: ModelSpec, data: StudyData, workers: i
     # the difference of two runs: what both pay once (reading, one evaluation) cancels
     seconds_a_step = max(long - short, 0.0) / max(1, steps - WARM_UP_STEPS)
     evaluations = -(-recipe.steps // recipe.evaluate_every)
-    trained = recipe.steps * recipe.batch * len(sources)
-    evaluated = evaluations * sum(map(len, validation))
+    trained = recipe.steps * recipe.batch * len(sources) * getattr(objective, "passes", 1)
+    evaluated = evaluations * sum(map(len, held_out))
     seconds = recipe.steps * seconds_a_step + evaluations * seconds_an_evaluation
     training = StageCost(name, "training", trained + evaluated, seconds, seconds)
     return [

@@ -21,7 +21,8 @@ __all__ = ["State", "read_checkpoint", "write_checkpoint"]
 class State:
     """What a training run is after `step` steps; `identity` says which run.
 
-    `losses` sums the loss and its named parts over the `losses_of` steps since the last evaluation.
+    `losses` sums the loss and its named parts over the `losses_of` steps since the last evaluation; `memory` is what
+    the loss of the last step remembered.
     """
 
     identity: dict[str, Any]
@@ -30,11 +31,12 @@ class State:
     seconds: float = 0.0
     losses: dict[str, float] = field(default_factory=dict)
     losses_of: int = 0
+    memory: dict[str, Tensor] = field(default_factory=dict)
     model: dict[str, Tensor] = field(default_factory=dict)
     optimiser: dict[str, Any] = field(default_factory=dict)
     best: dict[str, Tensor] = field(default_factory=dict)
     best_step: int = 0
-    best_accuracy: float = -1.0
+    best_score: float = -1.0
     history: list[dict[str, Any]] = field(default_factory=list)
 
 

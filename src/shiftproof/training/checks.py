@@ -33,8 +33,6 @@ def check_arguments(objective: object, seed: object, recipe: object, selection: 
 def checked_sources(model: nn.Module, sources: Any) -> Domains:
     """Sources as domains that the model can be trained on: readable, of a shape and with labels that it takes."""
     domains = as_domains(sources)
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ModelError("the model has no parameter to train")
     for domain in domains:
         if not len(domain):
             raise DataError(f"domain {domain.name!r} has no samples to train on")

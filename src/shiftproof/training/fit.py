@@ -14,11 +14,15 @@ __all__ = ["Fit", "Selected"]
 
 @dataclass(frozen=True)
 class Selected:
-    """Which step's weights were kept, by which rule, and the mean source-validation accuracy there."""
+    """Which step's weights were kept, by which rule, and the mean source-validation accuracy there.
+
+    `robust_accuracy` is that under the objective's attack, if the rule is about it.
+    """
 
     rule: str
     step: int
     validation_accuracy: float
+    robust_accuracy: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +31,7 @@ class Fit:
 
     `model` holds the selected weights, in eval mode; `last` the state of the last step. `history` has a row for each
     evaluation: step, mean training loss (and its named parts) since the row before, validation accuracy of every
-    source domain.
+    source domain, under attack too if that selects.
     """
 
     model: nn.Module

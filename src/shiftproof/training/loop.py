@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from shiftproof.training.checks import check_arguments, checked_sources, identit
 from shiftproof.training.fit import Fit, Selected
 from shiftproof.training.machine import Clock, find_device, math_threads
 from shiftproof.training.optimisers import learning_rate, make_optimiser
-from shiftproof.training.selection import mean_accuracy, validation_accuracy
-from shiftproof.types import Batch
+from shiftproof.training.parts import check_part, only, to_train_mode
+from shiftproof.training.selection import Validation, check_rule, mean_accuracy
+from shiftproof.types import Batch, Loss
 
 __all__ = ["train"]
 
@@ -56,6 +58,8 @@ def train(
     changes = vars(recipe) if isinstance(recipe, Recipe) else recipe or {}
     recipe, seed = objective.recipe.override(changes), int(seed)
     rule = selection or objective.selection
+    check_rule(rule, objective)
+    check_part(model, recipe.part)
     checkpoint = None if checkpoint is None else Path(checkpoint)
     domains = checked_sources(model, sources)
     run_on = find_device(device)
@@ -68,21 +72,26 @@ def train(
         model.load_state_dict(state.model)
         optimiser.load_state_dict(state.optimiser)
     batches = Batches([train_part(domain) for domain in domains], recipe.batch, seed, run_on)
-    validation = [validation_part(domain) for domain in sorted(domains, key=lambda domain: domain.name)]
+    held_out = [validation_part(domain) for domain in sorted(domains, key=lambda domain: domain.name)]
+    validation = Validation(held_out, rule, objective, seed)
     clock = Clock(state.seconds, checkpoint_seconds)
 
     with (
+        only(model, recipe.part),
         math_threads(state.threads),
         seeded_globals(seed, "training"),
         progress_bar(label, recipe.steps, progress, state.step) as bar,
     ):
         # an interrupt may come in the middle of a step: only what was saved between two steps is whole
         for batch in batches.steps(state.step, recipe.steps):
-            losses = _step(model, objective, optimiser, batch, learning_rate(recipe, batch.step), seed)
-            state.step, state.losses_of = batch.step + 1, state.losses_of + 1
+            to_train_mode(model, recipe.part)
+            rate = learning_rate(recipe, batch.step)
+            loss = _step(model, objective, optimiser, replace(batch, memory=state.memory), rate, seed)
+            state.step, state.losses_of, state.memory = batch.step + 1, state.losses_of + 1, loss.memory
+            losses = {"loss": float(loss.total.detach()), **{name: float(part) for name, part in loss.parts.items()}}
             state.losses = {name: state.losses.get(name, 0.0) + value for name, value in losses.items()}
             if state.step % recipe.evaluate_every == 0 or state.step == recipe.steps:
-                _evaluate(state, model, validation, rule)
+                _evaluate(state, model, validation)
             bar.advance(note=_note(state, losses["loss"]))
             if checkpoint is not None and (state.step == recipe.steps or clock.due()):
                 with clock.saving():
@@ -92,16 +101,14 @@ def train(
     last = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
     model.load_state_dict(state.best)
     model.eval()
-    selected = Selected(rule, state.best_step, state.best_accuracy)
-    return Fit(model, state.history, selected, recipe, seed, state.threads, clock.seconds(), last)
+    return Fit(model, state.history, _selected(state, rule), recipe, seed, state.threads, clock.seconds(), last)
 
 
 def _step(
     model: nn.Module, objective: Objective, optimiser: torch.optim.Optimizer, batch: Batch, lr: float, seed: int
-) -> dict[str, float]:
+) -> Loss:
     for group in optimiser.param_groups:
         group["lr"] = lr
-    model.train()
     # dropout and the like read the global state, which here depends on the step alone
     torch.default_generator.set_state(torch_generator(seed, "layers", batch.step).get_state())
     loss = objective.loss(model, batch, torch_generator(seed, "objective", batch.step))
@@ -113,20 +120,29 @@ def _step(
     optimiser.zero_grad(set_to_none=True)
     loss.total.backward()  # type: ignore[no-untyped-call]
     optimiser.step()
-    return {"loss": value, **{name: float(part) for name, part in loss.parts.items()}}
+    return loss
 
 
-def _evaluate(state: State, model: nn.Module, validation: list[Domain], rule: Selection) -> None:
-    accuracy = validation_accuracy(model, validation)
-    mean = mean_accuracy(accuracy)
+def _evaluate(state: State, model: nn.Module, validation: Validation) -> None:
     losses = {name: total / state.losses_of for name, total in state.losses.items()}
-    state.history.append({"step": state.step, **losses, "validation": accuracy})
+    row = {"step": state.step, **losses, **validation.measure(model)}
+    state.history.append(row)
     state.losses, state.losses_of = {}, 0
-    if rule == "last" or mean > state.best_accuracy:
+    if validation.score(row) > state.best_score:
         state.best = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
-        state.best_step, state.best_accuracy = state.step, mean
+        state.best_step, state.best_score = state.step, validation.score(row)
+
+
+def _selected(state: State, rule: Selection) -> Selected:
+    row = next(row for row in state.history if row["step"] == state.best_step)
+    robust = mean_accuracy(row["robust_validation"]) if "robust_validation" in row else None
+    return Selected(rule, state.best_step, mean_accuracy(row["validation"]), robust)
 
 
 def _note(state: State, loss: float) -> str:
-    accuracy = f", validation {mean_accuracy(state.history[-1]['validation']):.1%}" if state.history else ""
-    return f"loss {loss:.3f}{accuracy}"
+    note = f"loss {loss:.3f}"
+    if state.history:
+        note += f", validation {mean_accuracy(state.history[-1]['validation']):.1%}"
+        if "robust_validation" in state.history[-1]:
+            note += f", under attack {mean_accuracy(state.history[-1]['robust_validation']):.1%}"
+    return note
