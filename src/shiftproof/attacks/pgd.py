@@ -12,18 +12,16 @@ import torch.nn.functional as F
 from annotated_types import Ge, Interval
 from torch import Tensor
 
+from shiftproof.attacks.ascent import OVERSHOOT, Rule, direction
 from shiftproof.attacks.attack import ATTACKS
 from shiftproof.attacks.victim import Victim
 from shiftproof.errors import ModelError, UnknownName, UsageError
-from shiftproof.perturbations.threat import ThreatOption, as_threat, project, random_start, random_surface, steepest
+from shiftproof.perturbations.threat import ThreatOption, as_threat, project, random_start, random_surface
 from shiftproof.types import Positive
 
 __all__ = ["PGD"]
 
-Rule = Literal["steepest", "sign", "normalised", "raw"]
 Objective = Literal["ce", "margin"] | Callable[[Tensor, Tensor], Tensor]
-
-_OVERSHOOT = 2.5
 
 
 @ATTACKS.register("pgd", paper="Madry et al. 2018", cost="steps + 1 + directions forward, steps backward a sample")
@@ -79,7 +77,7 @@ class PGD:
     ) -> Tensor:
         """The worst point on the way, for every sample."""
         norm, best = self.threat.norm, _Best(inputs)
-        length = _OVERSHOOT * eps / self.steps if self.step is None else torch.full_like(eps, self.step)
+        length = OVERSHOOT * eps / self.steps if self.step is None else torch.full_like(eps, self.step)
         length = length.reshape(-1, *[1] * (inputs.ndim - 1))
         active = best.rows
         points = inputs + _drawn(random_start, self, inputs, eps, generators) if self.random_start else inputs
@@ -95,7 +93,7 @@ class PGD:
                 active, points, gradient = active[left], points[left], gradient[left]
                 if not len(active):
                     break
-            change = points - inputs[active] + length[active] * self._direction(gradient)
+            change = points - inputs[active] + length[active] * direction(gradient, norm, self.rule)
             points = self._in_range(inputs[active] + project(change, norm, eps[active]))
         for _ in range(self.directions):
             active = best.rows[~best.wrong] if self.early_exit and victim.exact else best.rows
@@ -135,11 +133,6 @@ class PGD:
         if not bool(gradient.isfinite().all()):
             raise ModelError("the gradient of the loss with respect to the input is not finite")
         return gradient
-
-    def _direction(self, gradient: Tensor) -> Tensor:
-        if self.rule == "raw":
-            return gradient
-        return steepest(gradient, {"steepest": self.threat.norm, "sign": "linf", "normalised": "l2"}[self.rule])
 
     def _in_range(self, points: Tensor) -> Tensor:
         # from an input in [0, 1], clipping only ever shortens a change: the point stays in the ball

@@ -12,7 +12,7 @@ from torch.nn.utils import fuse_conv_bn_eval
 
 from shiftproof.models.layers import Gray, Normalize
 
-__all__ = ["Affine", "Parts", "head_in_f32", "rewrite"]
+__all__ = ["Affine", "Parts", "fold", "head_in_f32", "rewrite"]
 
 # what gives a new tensor that nobody else holds, so that ReLU may overwrite it
 _FRESH = (nn.Conv2d, nn.BatchNorm2d, nn.Linear)
@@ -56,6 +56,16 @@ def rewrite(frozen: nn.Module, shape: tuple[int, ...], *, in_place: bool) -> Par
     except Exception:  # noqa: BLE001  (control flow that depends on values, or anything else a user's forward may do)
         return None
     return parts
+
+
+def fold(frozen: nn.Module) -> nn.Module | None:
+    """The model with BatchNorm folded into convolutions, or None if it can't be traced."""
+    try:
+        traced = fx.GraphModule(frozen, _Tracer().trace(frozen))
+        _fold_batchnorm(traced)
+    except Exception:  # noqa: BLE001  (as above)
+        return None
+    return traced
 
 
 class _Tracer(fx.Tracer):

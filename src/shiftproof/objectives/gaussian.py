@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +10,7 @@ from torch import nn
 
 from shiftproof.errors import UsageError
 from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
-from shiftproof.types import Batch, Loss
+from shiftproof.types import Batch, Loss, Range
 
 __all__ = ["Gaussian"]
 
@@ -22,10 +22,11 @@ __all__ = ["Gaussian"]
 class Gaussian:
     """Cross-entropy under normal noise of standard deviation `sigma`, a fresh draw for every image and step."""
 
-    sigma: float = 0.25
+    sigma: Annotated[float, Range(0.12, 1.0, log=True)] = 0.25
 
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=2_000, schedule="cosine", evaluate_every=100)
     selection: ClassVar[Selection] = "source-validation"
+    neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"sigma": 0.0},)
 
     def __post_init__(self) -> None:
         if not 0 <= self.sigma < math.inf:

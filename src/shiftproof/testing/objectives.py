@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from shiftproof.catalogue import checked_options
+from shiftproof.models import SplitModel
 from shiftproof.objectives import Objective, Recipe
+from shiftproof.objectives.erm import ERM
 from shiftproof.rng import seeded_globals, torch_generator
 from shiftproof.testing.require import require
 from shiftproof.training.optimisers import check_recipe
@@ -23,7 +27,11 @@ _DRAWS = 32
 
 
 def check_objective(objective: Objective) -> None:
-    """Whether an objective keeps its promises: finite, repeatable, blind to the order of domains, learns a toy."""
+    """Whether an objective keeps its promises.
+
+    Loss and gradient are finite and repeatable, the model is left as it was, the order of domains does not matter, a
+    sample goes forward as often as `passes` says, the loss is ERM's where `neutral` says so, and a toy is learnt.
+    """
     name = type(objective).__name__
     require(dataclasses.is_dataclass(objective) and _frozen(objective), f"{name} should be a frozen dataclass")
     require(isinstance(objective.recipe, Recipe), f"{name}.recipe should be a Recipe")
@@ -44,16 +52,76 @@ def check_objective(objective: Objective) -> None:
     state = torch.get_rng_state()
     _loss(objective, model, batch)
     require(torch.equal(state, torch.get_rng_state()), f"{name}.loss draws from the global random state")
+    _check_gradient(name, objective, model, batch)
+    _check_modes(name, objective, model, batch)
+    _check_passes(name, objective, model, batch)
+    for options in getattr(objective, "neutral", ()):
+        _check_neutral(name, objective, options, model, batch)
     require(_same_mean(objective, model, batch, _reversed(batch)), f"{name}: the loss depends on the order of domains")
     require(_learns(objective), f"{name} does not lower its loss on a toy problem in {_DESCENT_STEPS} steps")
 
 
+def _check_gradient(name: str, objective: Objective, model: nn.Module, batch: Batch) -> None:
+    gradients = _gradients(objective, model, batch)
+    require(all(bool(gradient.isfinite().all()) for gradient in gradients), f"{name}: a gradient is not finite")
+    require(any(bool(gradient.any()) for gradient in gradients), f"{name}: the gradient is 0")
+
+
+def _check_modes(name: str, objective: Objective, model: nn.Module, batch: Batch) -> None:
+    """An attack inside the loss freezes the model; after it the model is as it was."""
+    layer = next(module for module in model.modules() if isinstance(module, nn.ReLU))
+    model.train()
+    layer.eval()
+    _loss(objective, model, batch)
+    modes = [module.training for module in model.modules() if module is not layer]
+    require(all(modes) and not layer.training, f"{name}.loss leaves layers in another mode")
+    require(all(one.requires_grad for one in model.parameters()), f"{name}.loss leaves parameters without gradient")
+    layer.train()
+
+
+def _check_passes(name: str, objective: Objective, model: nn.Module, batch: Batch) -> None:
+    seen, said = 0, getattr(objective, "passes", 1)
+
+    def count(_module: nn.Module, _inputs: Any, output: Tensor) -> None:
+        nonlocal seen
+        seen += len(output)
+
+    hook = next(module for module in model.modules() if isinstance(module, nn.ReLU)).register_forward_hook(count)
+    _loss(objective, model, batch)
+    hook.remove()
+    made = seen / len(batch.inputs)
+    require(made == said, f"{name}: a sample goes forward {made:g} times in a step, not {said} times")
+
+
+def _check_neutral(name: str, objective: Any, options: dict[str, Any], model: nn.Module, batch: Batch) -> None:
+    changed = dataclasses.replace(
+        objective, **checked_options(type(objective), {**_options(objective), **options}, name)
+    )
+    shown = ", ".join(f"{key} {value}" for key, value in options.items())
+    expected, found = _loss(ERM(), model, batch), _loss(changed, model, batch)
+    require(abs(expected - found) <= 1e-5, f"{name} with {shown}: the loss is {found:.6f}, that of ERM {expected:.6f}")
+    pairs = zip(_gradients(ERM(), model, batch), _gradients(changed, model, batch), strict=True)
+    require(
+        all(torch.allclose(one, other, rtol=1e-3, atol=1e-6) for one, other in pairs),
+        f"{name} with {shown}: the gradient is not that of ERM",
+    )
+
+
+def _options(objective: Any) -> dict[str, Any]:
+    return {field.name: getattr(objective, field.name) for field in dataclasses.fields(objective)}
+
+
+def _gradients(objective: Objective, model: nn.Module, batch: Batch) -> list[Tensor]:
+    total = objective.loss(model, batch, torch_generator(0, "testing", "objective", 0)).total
+    return list(torch.autograd.grad(total, list(model.parameters())))
+
+
 def _toy_model() -> nn.Module:
     with seeded_globals(0, "testing"):
-        return nn.Sequential(nn.Flatten(), nn.Linear(2 * 4 * 4, 16), nn.ReLU(), nn.Linear(16, 2))
+        return SplitModel(nn.Sequential(nn.Flatten(), nn.Linear(2 * 4 * 4, 16), nn.ReLU()), nn.Linear(16, 2))
 
 
-def _toy_batch(step: int, size: int = 32) -> Batch:
+def _toy_batch(step: int, size: int = 32, memory: Mapping[str, Tensor] | None = None) -> Batch:
     """Two domains of different difficulty; the class is which half of the image is brighter."""
     generator = torch_generator(0, "testing", step)
     inputs, labels = [], []
@@ -63,7 +131,7 @@ def _toy_batch(step: int, size: int = 32) -> Batch:
         image[:, :, :, :2] += contrast * label.view(-1, 1, 1, 1)
         inputs.append(image + 0.1)
         labels.append(label)
-    return Batch(torch.cat(inputs), torch.cat(labels), ("easy", "hard"), (size, size), step)
+    return Batch(torch.cat(inputs), torch.cat(labels), ("easy", "hard"), (size, size), step, memory or {})
 
 
 def _reversed(batch: Batch) -> Batch:
@@ -74,6 +142,7 @@ def _reversed(batch: Batch) -> Batch:
         batch.names[::-1],
         batch.sizes[::-1],
         batch.step,
+        batch.memory,
     )
 
 
@@ -93,10 +162,13 @@ def _learns(objective: Objective) -> bool:
     model = _toy_model()
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
     start = _loss(objective, model, _toy_batch(0))
+    memory: Mapping[str, Tensor] = {}
     for step in range(_DESCENT_STEPS):
-        loss: Tensor = objective.loss(model, _toy_batch(step), torch_generator(0, "testing", "descent", step)).total
+        generator = torch_generator(0, "testing", "descent", step)
+        loss = objective.loss(model, _toy_batch(step, memory=memory), generator)
+        memory = loss.memory
         optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.total.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     return _loss(objective, model, _toy_batch(0)) < start
 

@@ -1,0 +1,48 @@
+"""Correlation alignment: representations of all domains should look alike."""
+
+import itertools
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.objectives.measures import cross_entropy, split
+from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
+from shiftproof.types import Batch, Loss, NonNegative, Range
+
+__all__ = ["CORAL"]
+
+
+@OBJECTIVES.register(
+    "coral", paper="Sun & Saenko 2016", buys="representations that domains share", passes="1 forward, 1 backward"
+)
+@dataclass(frozen=True)
+class CORAL:
+    """Cross-entropy, and `weight` times how means and covariances of representations differ between domains."""
+
+    weight: Annotated[NonNegative, Range(0.1, 10, log=True)] = 1.0
+
+    recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=1_000, evaluate_every=50)
+    selection: ClassVar[Selection] = "source-validation"
+    neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"weight": 0.0},)
+
+    def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
+        """Mean risk of the domains, and the mean difference of every two of them."""
+        parts = split(model, "coral")
+        codes = parts.encoder(batch.inputs)
+        error = batch.mean_over_domains(cross_entropy(parts.head(codes), batch.labels))
+        moments = [_moments(part) for part in torch.split(codes, list(batch.sizes))]
+        gaps = [
+            (one[0] - other[0]).square().mean() + (one[1] - other[1]).square().mean()
+            for one, other in itertools.combinations(moments, 2)
+        ]
+        difference = torch.stack(gaps).mean() if gaps else error.new_zeros(())
+        return Loss(error + self.weight * difference, error=error, difference=difference)
+
+
+def _moments(codes: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean (D) and covariance (D x D) of representations (N x D)."""
+    mean = codes.mean(0)
+    centred = codes - mean
+    return mean, centred.T @ centred / max(1, len(codes) - 1)

@@ -1,0 +1,47 @@
+"""Invariance and noise in the representation, for certificates that hold on domains not seen."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import torch
+from torch import nn
+
+from shiftproof.objectives.annealing import penalised
+from shiftproof.objectives.irm import irm_penalty
+from shiftproof.objectives.measures import cross_entropy, split, spread
+from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
+from shiftproof.types import Batch, Loss, Natural, NonNegative, Range
+
+__all__ = ["GLEAN"]
+
+
+@OBJECTIVES.register(
+    "glean",
+    paper="GLEAN",
+    buys="margins in the representation of mlp-cayley or cnn-cayley, where shortcuts fail too",
+    passes="1 forward, 1 backward",
+)
+@dataclass(frozen=True)
+class GLEAN:
+    """IRM with normal noise of `sigma` on the representation; risk and penalty see the same noise.
+
+    On an encoder with a known Lipschitz constant, `latent-margin` turns the margins into radii. On another one they
+    mean nothing for inputs.
+    """
+
+    sigma: Annotated[NonNegative, Range(0.05, 1.0, log=True)] = 0.12
+    irm_weight: Annotated[NonNegative, Range(10, 1e6, log=True)] = 1e4
+    anneal: Annotated[Natural, Range(50, 250)] = 150
+
+    recipe = Recipe(optimiser="adam", lr=5e-4, batch=4_000, steps=500, evaluate_every=50)
+    selection: ClassVar[Selection] = "last"
+    neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"sigma": 0.0, "irm_weight": 0.0},)
+
+    def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
+        """Mean risk and mean penalty of the domains."""
+        parts = split(model, "glean")
+        codes = parts.encoder(batch.inputs)
+        logits = parts.head(codes + spread(tuple(codes.shape), self.sigma, generator).to(codes))
+        error = batch.mean_over_domains(cross_entropy(logits, batch.labels))
+        penalty = irm_penalty(logits, batch)
+        return Loss(penalised(error, penalty, self.irm_weight, self.anneal, batch.step), error=error, penalty=penalty)

@@ -1,0 +1,38 @@
+"""Distributionally robust optimisation over groups: the hardest domain counts most."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import torch
+from torch import nn
+
+from shiftproof.objectives.measures import cross_entropy
+from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
+from shiftproof.types import Batch, Loss, NonNegative, Range
+
+__all__ = ["GroupDRO"]
+
+
+@OBJECTIVES.register(
+    "group-dro", paper="Sagawa et al. 2020", buys="accuracy on the worst source domain", passes="1 forward, 1 backward"
+)
+@dataclass(frozen=True)
+class GroupDRO:
+    """Cross-entropy, weighted over domains; a weight grows by the factor exp(eta * risk) at every step."""
+
+    eta: Annotated[NonNegative, Range(1e-3, 1e-1, log=True)] = 1e-2
+
+    recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=1_000, evaluate_every=50)
+    selection: ClassVar[Selection] = "source-validation"
+    neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"eta": 0.0},)
+
+    def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
+        """The weighted mean of the risks; the weights are remembered by the names of the domains."""
+        risks = batch.domain_means(cross_entropy(model(batch.inputs), batch.labels))
+        even = risks.new_zeros(())
+        before = torch.stack([batch.memory.get(name, even).to(risks) for name in batch.names])
+        log_weights = (before + self.eta * risks.detach()).log_softmax(0)
+        worst = risks.max()
+        return Loss(
+            (log_weights.exp() * risks).sum(), remember=dict(zip(batch.names, log_weights, strict=True)), worst=worst
+        )

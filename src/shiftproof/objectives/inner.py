@@ -1,0 +1,72 @@
+"""The attack inside a training step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import torch
+from annotated_types import Interval
+from torch import Tensor, nn
+
+from shiftproof.attacks.ascent import Rule, ascend, attackable
+from shiftproof.attacks.pgd import PGD
+from shiftproof.models.prepare import Precision
+from shiftproof.objectives.measures import cross_entropy
+from shiftproof.perturbations.threat import ThreatOption, as_threat
+from shiftproof.types import Batch, Positive, Range
+
+__all__ = ["InnerAttack"]
+
+_VALIDATION_STEPS = 10
+
+
+@dataclass(frozen=True)
+class InnerAttack:
+    """What an adversarial objective can be told about its attack; a step is 2.5 eps / `steps` long unless told.
+
+    `rule` is "steepest" for the threat's norm, or "raw" for the gradient as it is, which hardly moves where the model
+    is sure. The network is in eval mode while it is attacked. `precision` "bf16" is for processors that have it.
+    """
+
+    threat: ThreatOption = "linf:8/255"  # type: ignore[assignment]  # as text it can be listed
+    steps: Annotated[Positive, Range(1, 20)] = 10
+    step: Annotated[float, Interval(gt=0, lt=math.inf)] | None = None
+    rule: Rule = "steepest"
+    random_start: bool = True
+    precision: Precision = "f32"
+
+    neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"threat": "linf:0"},)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "threat", as_threat(self.threat))
+
+    @property
+    def passes(self) -> int:
+        """Forward passes of a sample in a step."""
+        return self.steps + 1
+
+    @property
+    def attack(self) -> PGD:
+        """By which the model is selected."""
+        return PGD(self.threat, steps=_VALIDATION_STEPS, early_exit=True)
+
+    def ascend(self, losses: Callable[[Tensor], Tensor], inputs: Tensor, generator: torch.Generator) -> Tensor:
+        """Inputs (N x ...) moved up the losses, inside the threat."""
+        return ascend(
+            losses,
+            inputs,
+            self.threat,
+            self.steps,
+            generator,
+            step=self.step,
+            rule=self.rule,
+            random_start=self.random_start,
+        )
+
+    def misled(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Tensor:
+        """The batch's inputs moved to where the cross-entropy is high."""
+        with attackable(model, batch.inputs, self.precision) as scores:
+            return self.ascend(lambda points: cross_entropy(scores(points), batch.labels), batch.inputs, generator)

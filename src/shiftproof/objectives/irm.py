@@ -1,0 +1,65 @@
+"""Invariant risk minimisation: one classifier that is best in every domain."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.errors import DataError
+from shiftproof.objectives.annealing import penalised
+from shiftproof.objectives.measures import cross_entropy
+from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
+from shiftproof.types import Batch, Loss, Natural, NonNegative, Range
+
+__all__ = ["IRM", "irm_penalty", "scale_slopes"]
+
+
+@OBJECTIVES.register(
+    "irm",
+    paper="Arjovsky et al. 2019",
+    buys="accuracy where shortcuts of the sources fail",
+    passes="1 forward, 1 backward",
+)
+@dataclass(frozen=True)
+class IRM:
+    """Cross-entropy, and a penalty where scaling the logits would lower a domain's risk.
+
+    The penalty is the squared slope of the risk in that scale, by two halves of the minibatch: the square of one mean
+    would count its variance too. It weighs at most 1 for `anneal` steps, then `weight`, and the sum is divided by it.
+    """
+
+    weight: Annotated[NonNegative, Range(10, 1e6, log=True)] = 1e4
+    anneal: Annotated[Natural, Range(50, 250)] = 150
+
+    recipe = Recipe(optimiser="adam", lr=5e-4, batch=4_000, steps=500, evaluate_every=50)
+    selection: ClassVar[Selection] = "last"
+    neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"weight": 0.0},)
+
+    def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
+        """Mean risk and mean penalty of the domains."""
+        logits = model(batch.inputs)
+        error = batch.mean_over_domains(cross_entropy(logits, batch.labels))
+        penalty = irm_penalty(logits, batch)
+        return Loss(penalised(error, penalty, self.weight, self.anneal, batch.step), error=error, penalty=penalty)
+
+
+def irm_penalty(logits: Tensor, batch: Batch) -> Tensor:
+    """The mean over domains of the product of the slopes of two halves of the minibatch: unbiased for the square."""
+    if min(batch.sizes) < 2:
+        raise DataError("the penalty needs two samples of every domain in a step, for its two halves")
+    products = [
+        slopes[: len(slopes) // 2].mean() * slopes[len(slopes) // 2 :].mean()
+        for slopes in torch.split(scale_slopes(logits, batch.labels), list(batch.sizes))
+    ]
+    return torch.stack(products).mean()
+
+
+def scale_slopes(logits: Tensor, labels: Tensor) -> Tensor:
+    """Of each sample (N): the derivative of the cross-entropy of w * logits by w, at 1.
+
+    >>> scale_slopes(torch.tensor([[0.0, 1.5]]), torch.tensor([1]))
+    tensor([-0.2736])
+    """
+    own = logits.gather(1, labels[:, None])[:, 0]
+    return (logits.softmax(-1) * logits).sum(-1) - own

@@ -1,0 +1,44 @@
+"""What several objectives measure: errors and divergences of one sample each, noisy copies, representations."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from shiftproof.errors import ModelError
+from shiftproof.models import SplitModel
+
+__all__ = ["cross_entropy", "divergence", "noisy_copies", "split", "spread"]
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Of each sample (N), from logits (N x K)."""
+    return F.cross_entropy(logits, labels, reduction="none")
+
+
+def divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
+    """KL(p || q) along the last dimension, from logarithms of probabilities.
+
+    >>> divergence(torch.tensor([0.5, 0.5]).log(), torch.tensor([0.25, 0.75]).log())
+    tensor(0.1438)
+    """
+    return F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(-1)
+
+
+def noisy_copies(inputs: Tensor, sigma: float, samples: int, generator: torch.Generator) -> Tensor:
+    """Inputs (N x ...) with normal noise: samples * N of them, all inputs once and then all again."""
+    draws = spread((samples * len(inputs), *inputs.shape[1:]), sigma, generator).to(inputs)
+    return inputs.repeat(samples, *[1] * (inputs.ndim - 1)) + draws
+
+
+def spread(shape: tuple[int, ...], sigma: float, generator: torch.Generator) -> Tensor:
+    """Normal draws of standard deviation `sigma`."""
+    return sigma * torch.randn(shape, generator=generator, device=generator.device)
+
+
+def split(model: nn.Module, objective: str) -> SplitModel:
+    """The model, if it has a representation to speak of."""
+    if not isinstance(model, SplitModel):
+        raise ModelError(f"{objective} needs a model with an encoder and a head: sp.SplitModel(encoder, head)")
+    return model

@@ -1,0 +1,90 @@
+"""Training on attacks against the smoothed classifier."""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import torch
+from annotated_types import Interval
+from torch import Tensor, nn
+
+from shiftproof.attacks import Smoothed
+from shiftproof.attacks.ascent import ascend, attackable
+from shiftproof.attacks.pgd import PGD
+from shiftproof.models.prepare import Precision
+from shiftproof.objectives.measures import cross_entropy, spread
+from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
+from shiftproof.perturbations import Threat
+from shiftproof.perturbations.noise import as_noise
+from shiftproof.types import Batch, Loss, NonNegative, Positive, Range
+
+__all__ = ["SmoothAdv"]
+
+_VALIDATION_STEPS, _VALIDATION_VOTES = 4, 32
+
+
+@OBJECTIVES.register(
+    "smoothadv",
+    paper="Salman et al. 2019",
+    buys="L2 radii under noise of that sigma",
+    passes="samples (steps + 1) forward and backward",
+)
+@dataclass(frozen=True)
+class SmoothAdv:
+    """Cross-entropy of noisy inputs moved, in l2, to where their mean probability of the label is low.
+
+    The attack is on -log of the mean over `samples` noisy copies, and training sees the same noise. A step is
+    2 eps / `steps` long; gradients are normalised.
+    """
+
+    sigma: Annotated[NonNegative, Range(0.12, 1.0, log=True)] = 0.25
+    eps: Annotated[NonNegative, Range(0.25, 2.0, log=True)] = 0.5
+    steps: Annotated[Positive, Range(2, 10)] = 10
+    samples: Annotated[Positive, Range(1, 8, log=True)] = 2
+    step: Annotated[float, Interval(gt=0, lt=math.inf)] | None = None
+    precision: Precision = "f32"
+
+    recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=1_000, schedule="cosine", evaluate_every=100)
+    selection: ClassVar[Selection] = "robust-source-validation"
+    neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"sigma": 0.0, "eps": 0.0},)
+
+    @property
+    def passes(self) -> int:
+        """Forward passes of a sample in a step."""
+        return self.samples * (self.steps + 1)
+
+    @property
+    def attack(self) -> PGD:
+        """By which the model is selected, against `victim`."""
+        return PGD(Threat("l2", self.eps), steps=_VALIDATION_STEPS, early_exit=True)
+
+    def victim(self, model: nn.Module) -> Smoothed:
+        """The majority vote under the noise of training."""
+        return Smoothed(model, as_noise(f"gaussian:{self.sigma}"), max(4, self.samples), _VALIDATION_VOTES)
+
+    def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
+        """Mean over domains of the mean cross-entropy of all noisy copies of the attacked inputs."""
+        inputs, labels = batch.inputs, batch.labels
+        noise = spread((self.samples, *inputs.shape), self.sigma, generator).to(inputs)
+
+        def copies(points: Tensor) -> Tensor:
+            return (points + noise).flatten(0, 1)
+
+        with attackable(model, inputs, self.precision) as scores:
+
+            def losses(points: Tensor) -> Tensor:
+                errors = cross_entropy(scores(copies(points)), labels.repeat(self.samples))
+                # -log of the mean probability of the label, but for a constant
+                return -(-errors.reshape(self.samples, -1)).logsumexp(0)
+
+            attacked = ascend(
+                losses,
+                inputs,
+                Threat("l2", self.eps),
+                self.steps,
+                generator,
+                step=2 * self.eps / self.steps if self.step is None else self.step,
+                random_start=False,
+            )
+        errors = cross_entropy(model(copies(attacked)), labels.repeat(self.samples))
+        return Loss(batch.mean_over_domains(errors.reshape(self.samples, -1).mean(0)))

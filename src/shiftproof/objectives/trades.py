@@ -1,0 +1,51 @@
+"""Training that trades accuracy for stability under attack."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+from torch import nn
+
+from shiftproof.attacks.ascent import attackable
+from shiftproof.objectives.inner import InnerAttack
+from shiftproof.objectives.measures import cross_entropy, divergence
+from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
+from shiftproof.types import Batch, Loss, NonNegative, Range
+
+__all__ = ["TRADES"]
+
+
+@OBJECTIVES.register(
+    "trades",
+    paper="Zhang et al. 2019",
+    buys="accuracy under attack, traded by beta",
+    passes="steps + 3 forward, steps + 2 backward",
+)
+@dataclass(frozen=True)
+class TRADES(InnerAttack):
+    """Cross-entropy of the inputs, and `beta` times how far predictions diverge in the ball: KL(f(x) || f(x'))."""
+
+    beta: Annotated[NonNegative, Range(1, 10, log=True)] = 6.0
+
+    recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=1_000, schedule="cosine", evaluate_every=100)
+    selection: ClassVar[Selection] = "robust-source-validation"
+    neutral = ({"threat": "linf:0"}, {"beta": 0.0})
+
+    @property
+    def passes(self) -> int:
+        """Forward passes of a sample in a step."""
+        return self.steps + 3
+
+    def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
+        """The attack maximises the divergence from predictions that it asks for once."""
+        with attackable(model, batch.inputs, self.precision) as scores:
+            with torch.no_grad():
+                said = scores(batch.inputs).log_softmax(-1)
+            attacked = self.ascend(
+                lambda points: divergence(said, scores(points).log_softmax(-1)), batch.inputs, generator
+            )
+        # one pass over both, so that BatchNorm sees the mixture
+        clean, moved = model(torch.cat([batch.inputs, attacked])).chunk(2)
+        error = batch.mean_over_domains(cross_entropy(clean, batch.labels))
+        drift = batch.mean_over_domains(divergence(clean.log_softmax(-1), moved.log_softmax(-1)))
+        return Loss(error + self.beta * drift, error=error, divergence=drift)

@@ -1,0 +1,49 @@
+"""The "adv-d" training of a source extractor: attacked inputs keep their representations."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+from torch import nn
+
+from shiftproof.objectives.inner import InnerAttack
+from shiftproof.objectives.measures import cross_entropy, split
+from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
+from shiftproof.perturbations.threat import ThreatOption
+from shiftproof.types import Batch, Loss, NonNegative, Range
+
+__all__ = ["TransferAdvD"]
+
+
+@OBJECTIVES.register(
+    "transfer-adv-d",
+    paper="Provably Robust Transfer, 2022; Chen et al. 2021",
+    buys="representations that attacks move less",
+    passes="steps + 2 forward and backward",
+)
+@dataclass(frozen=True)
+class TransferAdvD(InnerAttack):
+    """Cross-entropy of attacked inputs, and `weight` times the mean squared distance of their representations.
+
+    Neither weight nor norm of the distance is published; these are ours.
+    """
+
+    threat: ThreatOption = "l2:0.1"  # type: ignore[assignment]
+    weight: Annotated[NonNegative, Range(0.1, 10, log=True)] = 1.0
+
+    recipe = Recipe(optimiser="adam", lr=1e-4, batch=128, steps=1_000, evaluate_every=100)
+    selection: ClassVar[Selection] = "robust-source-validation"
+
+    @property
+    def passes(self) -> int:
+        """Forward passes of a sample in a step."""
+        return self.steps + 2
+
+    def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
+        """The mean over domains of both parts, from one pass over both kinds of inputs."""
+        parts = split(model, "transfer-adv-d")
+        attacked = self.misled(model, batch, generator)
+        clean, moved = parts.encoder(torch.cat([batch.inputs, attacked])).chunk(2)
+        error = batch.mean_over_domains(cross_entropy(parts.head(moved), batch.labels))
+        distance = batch.mean_over_domains((clean - moved).square().mean(1))
+        return Loss(error + self.weight * distance, error=error, distance=distance)
