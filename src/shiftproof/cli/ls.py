@@ -52,6 +52,7 @@ def _entries(kind: str) -> list[dict[str, Any]]:
     from shiftproof.domains import DOMAINS
     from shiftproof.models import MODELS
     from shiftproof.models.architecture import Front
+    from shiftproof.models.heads import Head
     from shiftproof.objectives import OBJECTIVES
     from shiftproof.perturbations.noise import NOISES
     from shiftproof.probes import PROBES
@@ -65,13 +66,14 @@ def _entries(kind: str) -> list[dict[str, Any]]:
         "certifiers": CERTIFIERS,
         "probes": PROBES,
     }
+    shared = {**options_of(Front), **options_of(Head)} if kind == "models" else {}
     return [
         {
             "name": entry.name,
             "summary": entry.summary,
             "options": {
                 key: "required" if value is ... else value if isinstance(value, str | int | float) else str(value)
-                for key, value in {**entry.options, **(options_of(Front) if kind == "models" else {})}.items()
+                for key, value in {**entry.options, **shared}.items()
             },
             "metadata": dict(entry.metadata),
         }
@@ -94,6 +96,7 @@ def _settings() -> list[dict[str, Any]]:
         "weight_decay": "pull of the weights towards 0",
         "momentum": "of sgd",
         "evaluate_every": "steps between two looks at the validation parts",
+        "part": "what is trained: all, or the head alone",
     }
     return [
         {"name": f"training.{name}", "summary": meaning[name], "options": {"default": value}}

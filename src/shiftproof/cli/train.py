@@ -60,13 +60,15 @@ def command(
     folder = out or Path("runs") / f"train-{digest(config)}"
     check_writable(folder)
     loaded = load_study_data(study)
+    beside = str(folder.resolve())
     trained, card = train_to_file(
         study.models["model"],
         loaded,
         folder / "model.safetensors",
-        Path(f"{folder.resolve()}.ckpt"),
+        Path(f"{beside}.ckpt"),
         seed=seed,
         data=config["data"],
+        extractor=(Path(f"{beside}.pretrained", "model.safetensors"), Path(f"{beside}.pretrained.ckpt")),
         device=device,
         progress="lines",
     )

@@ -12,6 +12,7 @@ from torch import nn
 from shiftproof.catalogue import Catalogue, checked_options, options_of
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ModelError, UnknownName
+from shiftproof.models.heads import Head
 from shiftproof.models.layers import Gray, Normalize
 from shiftproof.models.split import SplitModel
 from shiftproof.rng import seeded_globals
@@ -58,6 +59,7 @@ class Architecture:
     classes: int
     options: dict[str, Any] = field(default_factory=dict)
     front: Front = Front()
+    head: Head = field(default_factory=Head)
 
     def build(self, seed: int = 0) -> SplitModel:
         """A freshly initialised model; the same weights for the same seed."""
@@ -66,7 +68,7 @@ class Architecture:
         network = MODELS.create(self.name, self.options)
         with seeded_globals(seed, "initialisation", self.name):
             features, width = network.encoder(shape)
-            head = nn.Linear(width, self.classes)
+            head = self.head.build(width, self.classes)
         return SplitModel(nn.Sequential(*front, features) if front else features, head, self)
 
     def as_dict(self) -> dict[str, Any]:
@@ -93,23 +95,27 @@ def build_model(
 ) -> SplitModel:
     """A freshly initialised network of the catalogue, for the inputs and classes of `domains`.
 
-    `options` are the network's own and those of `Front`: gray=True, or mean=[...] and std=[...].
+    `options` are the network's own, those of `Front` (gray=True, or mean=[...] and std=[...]) and those of `Head`
+    (head="row-l1", head_layers=4).
 
     >>> from shiftproof.domains import load_domains
     >>> model = build_model("mlp", load_domains("digits"), width=64)
     >>> model.head
     Linear(in_features=64, out_features=10, bias=True)
     """
-    front, own = split_options(name, options)
-    return Architecture(name, domains.shape, len(domains.classes), own, front).build(seed)
+    front, head, own = split_options(name, options)
+    return Architecture(name, domains.shape, len(domains.classes), own, front, head).build(seed)
 
 
-def split_options(name: str, options: Mapping[str, Any]) -> tuple[Front, dict[str, Any]]:
-    """Options of a model, checked: those of the layers in front, and the network's own."""
-    in_front = options_of(Front)
-    front = Front(**checked_options(Front, {k: v for k, v in options.items() if k in in_front}, f"model {name!r}"))
-    cls, own = MODELS[name].cls, {k: v for k, v in options.items() if k not in in_front}
-    for option in own:
-        if option not in options_of(cls):
-            raise UnknownName(f"option of model {name!r}:", option, [*options_of(cls), *in_front])
-    return front, checked_options(cls, own, f"model {name!r}")
+def split_options(name: str, options: Mapping[str, Any]) -> tuple[Front, Head, dict[str, Any]]:
+    """Options of a model, checked: those of the layers in front, those of the head, and the network's own."""
+    cls = MODELS[name].cls
+    known = [*options_of(cls), *options_of(Front), *options_of(Head)]
+    for option in options:
+        if option not in known:
+            raise UnknownName(f"option of model {name!r}:", option, known)
+
+    def checked(part: type) -> dict[str, Any]:
+        return checked_options(part, {k: v for k, v in options.items() if k in options_of(part)}, f"model {name!r}")
+
+    return Front(**checked(Front)), Head(**checked(Head)), checked(cls)

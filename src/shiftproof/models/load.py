@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
+from shiftproof.catalogue import checked_options, options_of
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ModelError, ShiftproofError, UnknownName, UsageError
 from shiftproof.execution import read_json
 from shiftproof.models.architecture import MODELS, Architecture, build_model, split_options
 from shiftproof.models.files import load_weights, read_weights
+from shiftproof.models.heads import Head
+from shiftproof.models.split import SplitModel
 from shiftproof.rng import seeded_globals
 
 __all__ = ["check_options", "load_model", "model_path", "read_card"]
@@ -27,12 +30,14 @@ def load_model(spec: str, domains: Domains | Domain | None = None, *, seed: int 
 
     - ``mlp``: a fresh network of the catalogue, for the shape and classes of `domains`;
     - ``file:model.safetensors``: a saved one, with the JSON beside it; nothing in either is executed. Weights without
-      that JSON are loaded into ``architecture="cnn"`` (with its options) or ``architecture="python:..."``;
+      that JSON are loaded into ``architecture="cnn"`` (with its options) or ``architecture="python:..."``. Options of
+      `Head`, such as ``head="free"``, keep its encoder and put a fresh head on it, for the classes and the image size
+      of `domains`;
     - ``python:package.module:function``: what your function returns when it is called without arguments.
     """
     check_options(spec, options)
     if spec.startswith("file:"):
-        return _from_file(model_path(spec), domains, options)
+        return _from_file(model_path(spec), domains, seed, options)
     if spec.startswith("python:"):
         return _from_python(spec, seed)
     if domains is None:
@@ -45,10 +50,12 @@ def load_model(spec: str, domains: Domains | Domain | None = None, *, seed: int 
 def check_options(spec: str, options: Mapping[str, Any]) -> None:
     """Whether `spec` names a model that takes these options; looks at no file."""
     if spec.startswith("file:"):
-        if "architecture" in options:
-            check_options(options["architecture"], {k: v for k, v in options.items() if k != "architecture"})
-        elif options:
-            raise UsageError(f"{spec} says how it is built; {', '.join(options)} needs architecture=NAME beside it")
+        head, others = _without_head(options)
+        checked_options(Head, head, f"a new head of {spec}")
+        if "architecture" in others:
+            check_options(others.pop("architecture"), others)
+        elif others:
+            raise UsageError(f"{spec} says how it is built; {', '.join(others)} needs architecture=NAME beside it")
     elif spec.startswith("python:"):
         if options:
             raise UsageError(f"{spec} takes no options, but {', '.join(options)} was given")
@@ -91,25 +98,53 @@ def read_card(path: Path) -> dict[str, Any]:
         raise ModelError(f"{path.with_suffix('.json')} does not describe a shiftproof model: see {where!r}") from error
 
 
-def _from_file(path: Path, domains: Domains | Domain | None, options: dict[str, Any]) -> nn.Module:
-    name = options.pop("architecture", None)
+def _without_head(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options of a head, and all others."""
+    head = {option: value for option, value in options.items() if option in options_of(Head)}
+    return head, {option: value for option, value in options.items() if option not in head}
+
+
+def _from_file(path: Path, domains: Domains | Domain | None, seed: int, options: dict[str, Any]) -> nn.Module:
+    head, others = _without_head(options)
+    name = others.pop("architecture", None)
     card = None if name is not None or not path.with_suffix(".json").is_file() else read_card(path)
     # a pickle is refused for what it is, before anybody is asked for the JSON that it can't have
     tensors = read_weights(path, None if card is None else card["weights"].get("sha256"))
     if name is not None:
-        model = load_model(name, domains, **options)
+        model = load_model(name, domains, **others)
+        tensors = _with_head_of(model, tensors) if head else tensors
     elif card is None:
         raise ModelError(f"{path} has no {path.with_suffix('.json').name} beside it; say what it is: architecture=NAME")
     else:
-        model = _rebuild(path, card, domains)
+        model = _rebuild(path, card, None if head else domains)
     load_weights(model, tensors, path)
-    return model.eval()
+    return (_renewed(model, path, domains, seed, head) if head else model).eval()
+
+
+def _with_head_of(model: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights with those of the model's own head: it makes way for a new one, and need not fit that of the file."""
+    own = {name: tensor for name, tensor in model.state_dict().items() if name.startswith("head.")}
+    return {name: tensor for name, tensor in tensors.items() if not name.startswith("head.")} | own
+
+
+def _renewed(
+    model: nn.Module, path: Path, domains: Domains | Domain | None, seed: int, head: dict[str, Any]
+) -> SplitModel:
+    if domains is None:
+        raise UsageError(f"a new head for file:{path} is built for a data set: give the data (--data)")
+    if not isinstance(model, SplitModel):
+        raise ModelError(f"a new head goes on a SplitModel(encoder, head), but {path} is a {type(model).__name__}")
+    try:
+        return model.with_fresh_head(domains, seed=seed, **head)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from error
 
 
 def _rebuild(path: Path, card: dict[str, Any], domains: Domains | Domain | None) -> nn.Module:
     if domains is not None and card["classes"] is not None and tuple(card["classes"]) != domains.classes:
         raise ModelError(
-            f"{path} tells apart {', '.join(card['classes'])}; the data has the classes {', '.join(domains.classes)}"
+            f"{path} tells apart {', '.join(card['classes'])}; the data has the classes {', '.join(domains.classes)}. "
+            "To train a new head on its encoder, say head='free' (--set model.head=free)"
         )
     record = card["architecture"]
     if record is None or str(record.get("name")).startswith("python:"):

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
+from shiftproof.catalogue import checked_options
+from shiftproof.errors import ModelError
+from shiftproof.models.heads import Head
+from shiftproof.models.outputs import logits_of
+from shiftproof.rng import seeded_globals
+
 if TYPE_CHECKING:
+    from shiftproof.domains import Domain, Domains
     from shiftproof.models.architecture import Architecture
 
 __all__ = ["SplitModel"]
@@ -15,8 +25,9 @@ __all__ = ["SplitModel"]
 class SplitModel(nn.Module):
     """`head(encoder(x))`: the encoder gives a representation (N x D), the head logits (N x K).
 
-    `with_head` keeps the encoder and exchanges the head, which is how a model is carried to another label space.
-    `architecture` says how to build the same model again; it is None for one put together by hand.
+    `with_head` keeps the encoder and exchanges the head, which is how a model is carried to another label space;
+    `with_fresh_head` builds that head. `architecture` says how to build the same model again; it is None for one put
+    together by hand.
     """
 
     def __init__(self, encoder: nn.Module, head: nn.Module, architecture: Architecture | None = None) -> None:
@@ -32,3 +43,57 @@ class SplitModel(nn.Module):
     def with_head(self, head: nn.Module) -> SplitModel:
         """The same encoder (shared, not copied) under another head."""
         return SplitModel(self.encoder, head)
+
+    def with_fresh_head(self, domains: Domains | Domain, *, seed: int = 0, **options: Any) -> SplitModel:
+        """The same encoder under a new head for the classes of `domains`; `options` are those of `Head`.
+
+        The encoder is shared, unless inputs have another shape than those that the model was built for: then it is
+        built again for theirs, with the same weights.
+
+        >>> from shiftproof.domains import load_domains
+        >>> from shiftproof.models import build_model
+        >>> model = build_model("mlp", load_domains("digits"), width=64)
+        >>> model.with_fresh_head(load_domains("rotated-digits"), head="row-l1", head_bound=2.0).head
+        RowL1Linear(64, 10, bias=True)
+        """
+        head = Head(**checked_options(Head, options, "a head"))
+        shape, classes = domains.shape, len(domains.classes)
+        encoder, architecture = self.encoder, _catalogued(self.architecture)
+        if architecture is not None:
+            before, architecture = architecture.shape, replace(architecture, shape=shape, classes=classes, head=head)
+            encoder = encoder if before == shape else _resized(encoder, before, architecture)
+        representation = _representation(encoder, shape)
+        with seeded_globals(seed, "initialisation", "head"):
+            layers = head.build(representation.shape[1], classes)
+        return SplitModel(encoder, layers.to(representation), architecture)
+
+
+def _catalogued(architecture: object) -> Architecture | None:
+    # that of a model made by code outside the catalogue does not say how to build its encoder
+    from shiftproof.models.architecture import Architecture
+
+    return architecture if isinstance(architecture, Architecture) else None
+
+
+def _resized(encoder: nn.Module, before: tuple[int, ...], architecture: Architecture) -> nn.Module:
+    """An encoder built anew for another shape of inputs, with the weights of the one given."""
+    weights, misfit = encoder.state_dict(), f"inputs of shape {before}, and does not fit those of {architecture.shape}"
+    try:
+        resized = architecture.build().encoder
+    except ModelError as error:
+        raise ModelError(f"the encoder is for {misfit}: {error}") from error
+    wanted = resized.state_dict()
+    for name in sorted({*weights, *wanted}):
+        sizes = [tuple(state[name].shape) if name in state else None for state in (weights, wanted)]
+        if sizes[0] != sizes[1]:
+            raise ModelError(f"the encoder is for {misfit}: {name!r} is {sizes[0]} there and would be {sizes[1]} here")
+    resized.to(next(encoder.parameters(), torch.empty(0))).load_state_dict(weights)
+    return resized.train(encoder.training)
+
+
+def _representation(encoder: nn.Module, shape: tuple[int, ...]) -> Tensor:
+    """What the encoder makes of a black image; its statistics and modes stay as they are."""
+    try:
+        return logits_of(copy.deepcopy(encoder).eval(), torch.zeros(1, *shape))
+    except ModelError as error:
+        raise ModelError(f"the encoder gives no row of numbers for an input of shape {shape}: {error}") from error

@@ -13,9 +13,10 @@ from pydantic import BaseModel, ValidationError
 from shiftproof.catalogue import options_of
 from shiftproof.errors import StudyError, UnknownName, UsageError, suggestion
 from shiftproof.models.architecture import Front
+from shiftproof.models.heads import Head
 from shiftproof.objectives import Recipe
 from shiftproof.studies.check import check_names
-from shiftproof.studies.schema import ModelSpec, Study
+from shiftproof.studies.schema import ModelSpec, Pretrain, Study
 
 __all__ = ["apply_override", "find_study", "list_studies", "parse_study", "validated"]
 
@@ -90,19 +91,24 @@ def apply_override(document: dict[str, Any], override: str) -> None:
     here = document
     for key in keys[:-1]:
         inner = here.get(key)
-        here[key] = {"name": inner} if isinstance(inner, str) else inner if isinstance(inner, dict) else {}
+        # a copy: what YAML aliases share is changed in one place only
+        here[key] = {"name": inner} if isinstance(inner, str) else dict(inner) if isinstance(inner, dict) else {}
         here = here[key]
     here[keys[-1]] = value
 
 
 def _override_all_models(document: dict[str, Any], override: str) -> None:
-    """`training.steps=50` is for every model; anything else says from the top where it goes."""
+    """`training.steps=50` is for every model; anything else says from the top where it goes.
+
+    Of a study in which some models are pre-trained, `pretrain.training.steps=50` is for those.
+    """
     models = document.get("models")
-    of_models = set(ModelSpec.model_fields) - set(Study.model_fields)
-    if override.split("=")[0].split(".")[0] in of_models and isinstance(models, dict):
-        for spec in models.values():
-            if isinstance(spec, dict):
-                apply_override(spec, override)
+    key = override.split("=")[0].split(".")[0]
+    if key in set(ModelSpec.model_fields) - set(Study.model_fields) and isinstance(models, dict):
+        specs = [spec for spec in models.values() if isinstance(spec, dict)]
+        having = [spec for spec in specs if key in spec] if key == "pretrain" else []
+        for spec in having or specs:
+            apply_override(spec, override)
     else:
         apply_override(document, override)
 
@@ -121,9 +127,14 @@ def _start_paths_at(base: Path, document: dict[str, Any]) -> None:
     if "data" in document:
         document["data"] = moved(document["data"])
     models = document.get("models")
-    for spec in models.values() if isinstance(models, dict) else ():
-        if isinstance(spec, dict) and "model" in spec:
-            spec["model"] = moved(spec["model"])
+    models = models if isinstance(models, dict) else {}
+    for name, spec in models.items():
+        if isinstance(spec, dict):
+            # not in place: what YAML aliases share would move twice
+            models[name] = spec = {key: moved(value) if key == "model" else value for key, value in spec.items()}
+            phase = spec.get("pretrain")
+            if isinstance(phase, dict) and "data" in phase:
+                spec["pretrain"] = {**phase, "data": moved(phase["data"])}
 
 
 def _lines(root: yaml.Node | None, shown: str) -> dict[Location, int]:
@@ -157,7 +168,8 @@ def _sentence(location: Location, details: Any, shown: str, lines: dict[Location
     place, key = _place(location, shown, lines), str(location[-1]) if location else ""
     dotted = ".".join(str(part) for part in location)
     if details["type"] == "extra_forbidden":
-        inner = {**dict.fromkeys(options_of(Recipe), "training"), **dict.fromkeys(options_of(Front), "model")}
+        of_model = [*options_of(Front), *options_of(Head)]
+        inner = {**dict.fromkeys(options_of(Recipe), "training"), **dict.fromkeys(of_model, "model")}
         hint = f"Did you mean '{inner[key]}.{key}'?" if key in inner else suggestion(key, _keys_at(location[:-1]))
         return f"{place}: unknown key {key!r}. {hint}"
     if details["type"] == "missing":
@@ -167,4 +179,4 @@ def _sentence(location: Location, details: Any, shown: str, lines: dict[Location
 
 def _keys_at(location: Location) -> list[str]:
     schema: type[BaseModel] = ModelSpec if location[:1] == ("models",) else Study
-    return list(schema.model_fields)
+    return list((Pretrain if location[2:3] == ("pretrain",) else schema).model_fields)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -19,12 +20,13 @@ from shiftproof.evidence import slug
 from shiftproof.execution import Mode
 from shiftproof.models import MODELS, load_model, read_card, save_model
 from shiftproof.models.architecture import split_options
-from shiftproof.models.files import file_hash
+from shiftproof.models.files import file_hash, load_weights, read_weights
 from shiftproof.models.load import model_path
 from shiftproof.objectives import OBJECTIVES, Objective, Recipe
 from shiftproof.probes import PROBES
 from shiftproof.studies.data import StudyData
 from shiftproof.studies.environment import environment
+from shiftproof.studies.pretraining import first_phase, new_head, phase_data, untrained
 from shiftproof.studies.schema import Choice, ModelSpec, Study
 from shiftproof.training import Fit, train
 from shiftproof.types import Finding
@@ -53,6 +55,7 @@ def resolved_model(spec: ModelSpec, seed: int) -> dict[str, Any]:
         "recipe": asdict(recipe),
         "selection": spec.selection or objective.selection,
         "seed": seed if spec.seed is None else spec.seed,
+        "pretrain": _resolved_phase(spec, seed),
     }
 
 
@@ -70,18 +73,24 @@ def train_to_file(
     *,
     seed: int,
     data: dict[str, Any],
+    extractor: tuple[Path, Path] | None = None,
     device: str = "auto",
     progress: Mode = "auto",
     label: str = "training",
 ) -> tuple[nn.Module, dict[str, Any]]:
-    """Train and save a model, or load it if the same one is there already; returns it with its JSON record."""
+    """Train and save a model, or load it if the same one is there already; returns it with its JSON record.
+
+    `extractor` is where weights and checkpoint of a first phase go, for a model that has one.
+    """
     sources, target = study_data.sources, study_data.target
+    before = None if spec.pretrain is None else phase_data(spec.pretrain)
     request = {
         **resolved_model(spec, seed),
         "data": data,
         "sources": sorted(sources.names),
         "target": None if target is None else target.name,
         "fingerprints": {domain.name: domain.fingerprint for domain in sources},
+        "pretrained on": None if before is None else {domain.name: domain.fingerprint for domain in before.sources},
     }
     if path.with_suffix(".json").exists():
         card = read_card(path)
@@ -92,31 +101,42 @@ def train_to_file(
                 f"or remove it and {checkpoint.name}"
             )
         return _reload(spec, sources, path), card
-    chosen_seed = seed if spec.seed is None else spec.seed
-    model = load_model(spec.model.name, sources, seed=chosen_seed, **spec.model.options)
+    running: dict[str, Any] = {"device": device, "progress": progress}
+    start = spec.model
+    if spec.pretrain is not None and before is not None:
+        assert extractor is not None
+        # what does not fit is noticed before the first phase, not after it
+        untrained(spec, sources, before.sources)
+        phase, known = first_phase(spec, spec.pretrain), {"data": request["pretrain"]["data"], **running}
+        train_to_file(phase, before, extractor[0], extractor[1], seed=seed, label=f"pre-{label}", **known)
+        start = Choice(name=f"file:{extractor[0]}", **new_head(spec.model))
+    model = load_model(start.name, sources, seed=request["seed"], **start.options)
     objective, recipe = _objective(spec)
     fit = train(
         model,
         sources,
         objective,
-        seed=chosen_seed,
+        seed=request["seed"],
         recipe=recipe,
         selection=spec.selection,
         checkpoint=checkpoint,
-        device=device,
-        progress=progress,
         label=label,
+        **running,
     )
-    card = {**_card(fit, sources, request), "initial": _initial(spec.model), "request": digest(request)}
+    initial = _initial(start, None if before is None else path.parent)
+    card = {**_card(fit, sources, request), "initial": initial, "request": digest(request)}
     save_model(fit.model.cpu(), path, card)
     # measured is what the file holds, so that a resumed run measures the same
     return _reload(spec, sources, path), read_card(path)
 
 
 def seen_domains(card: dict[str, Any]) -> set[str]:
-    """Domains that a model was trained on, or the one that it started from, on the same data set."""
-    initial = card.get("initial") or {}
-    return {*card.get("sources", []), *(initial.get("seen", []) if initial.get("data") == card.get("data") else [])}
+    """Domains that a model was trained on, or one that it started from, on the same data set."""
+    seen, before = set(card.get("sources", [])), card.get("initial")
+    while before:
+        seen.update(before.get("seen", []) if before.get("data") == card.get("data") else [])
+        before = before.get("initial")
+    return seen
 
 
 def seen_target(name: str, card: dict[str, Any], target: str | None) -> list[Finding]:
@@ -138,19 +158,23 @@ def model_file(folder: Path, name: str) -> Path:
 
 
 def _reload(spec: ModelSpec, sources: Domains, path: Path) -> nn.Module:
+    if not spec.model.options.get("architecture", spec.model.name).startswith("python:"):
+        return load_model(f"file:{path}", sources)
     # code that the user named in this very study may be run again; code that a file names may not
-    named = spec.model.options.get("architecture", spec.model.name)
-    options = {"architecture": named} if named.startswith("python:") else {}
-    return load_model(f"file:{path}", sources, **options)
+    model = load_model(spec.model.name, sources, **spec.model.options)
+    load_weights(model, read_weights(path), path)
+    return model.eval()
 
 
-def _initial(choice: Choice) -> dict[str, Any] | None:
-    """Where a model that started from a file comes from: the file, and the domains that it has seen."""
+def _initial(choice: Choice, beside: Path | None) -> dict[str, Any] | None:
+    """Where a model that started from a file comes from: the file, seen from `beside`, and the domains it has seen."""
     if not choice.name.startswith("file:"):
         return None
     path = model_path(choice.name)
     card = read_card(path) if path.with_suffix(".json").is_file() else {}
-    return {**_given(choice), "data": card.get("data"), "seen": sorted(seen_domains(card))}
+    record = {key: card.get(key) for key in ("data", "objective", "recipe", "seed", "initial")}
+    name = choice.name if beside is None else f"file:{os.path.relpath(path, beside)}"
+    return {**_given(choice), "name": name, **record, "seen": sorted(seen_domains(card))}
 
 
 def _card(fit: Fit, sources: Domains, request: dict[str, Any]) -> dict[str, Any]:
@@ -176,14 +200,22 @@ def _objective(spec: ModelSpec) -> tuple[Objective, Recipe]:
     return objective, objective.recipe.override(spec.training)
 
 
+def _resolved_phase(spec: ModelSpec, seed: int) -> dict[str, Any] | None:
+    if spec.pretrain is None:
+        return None
+    source = None if spec.pretrain.source is None else sorted(spec.pretrain.source)
+    phase = resolved_model(first_phase(spec, spec.pretrain), seed)
+    return {"data": _data(spec.pretrain.data), "source": source, **phase}
+
+
 def _data(choice: Choice) -> dict[str, Any]:
     chosen = data_set(choice.name, choice.options)
     return {"name": choice.name, **plain_options(chosen)}
 
 
 def _network(choice: Choice) -> dict[str, Any]:
-    front, own = split_options(choice.name, choice.options)
-    return {"name": choice.name, **MODELS[choice.name].options, **own, **asdict(front)}
+    front, head, own = split_options(choice.name, choice.options)
+    return {"name": choice.name, **MODELS[choice.name].options, **own, **asdict(front), **asdict(head)}
 
 
 def _given(choice: Choice) -> dict[str, Any]:

@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from shiftproof.catalogue import options_of
 from shiftproof.errors import DataError, ShiftproofError, StudyError, UsageError
 from shiftproof.evidence import Evidence, EvidenceStore, slug
 from shiftproof.execution import Mode, check_writable, only_one, read_json, write_atomically, write_json
-from shiftproof.models import load_model
 from shiftproof.models.files import fingerprint
+from shiftproof.models.heads import Head
 from shiftproof.probes import PROBES, run_probe
 from shiftproof.probes.probe import check_probe
 from shiftproof.report import Report, write_report
@@ -21,6 +22,7 @@ from shiftproof.studies.data import StudyData, data_findings, load_study_data
 from shiftproof.studies.environment import environment
 from shiftproof.studies.files import find_study, validated
 from shiftproof.studies.jobs import digest, model_file, resolved, seen_target, train_to_file
+from shiftproof.studies.pretraining import first_alike, untrained
 from shiftproof.studies.schema import Study
 from shiftproof.types import Finding
 
@@ -120,6 +122,7 @@ def run_study(
                 folder / "checkpoints" / f"{slug(name)}.ckpt",
                 seed=study.seed,
                 data=config["data"],
+                extractor=_extractor(folder, study, name),
                 device=device,
                 progress=progress,
                 label=f"training {name}",
@@ -155,7 +158,7 @@ def _check_probes(study: Study, data: StudyData) -> None:
     """Refuse what no training would make measurable, before there is any."""
     probes = [PROBES.create(choice.name, choice.options) for choice in study.probes]
     for name, spec in study.models.items():
-        model = load_model(spec.model.name, data.sources, **spec.model.options).eval()
+        model = untrained(spec, data.sources).eval()
         for probe in probes:
             try:
                 check_probe(probe, model, data.measured[-1], data.training)
@@ -219,14 +222,32 @@ def _start_or_continue(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
+def _extractor(folder: Path, study: Study, name: str) -> tuple[Path, Path] | None:
+    """Weights and checkpoint of what a model is pre-trained to."""
+    if study.models[name].pretrain is None:
+        return None
+    path = model_file(folder, first_alike(study, name))
+    stem = f"{path.stem}-pretrained"
+    return path.with_name(f"{stem}{path.suffix}"), folder / "checkpoints" / f"{stem}.ckpt"
+
+
 def _sheet(folder: Path, domain: str) -> Path:
     return folder / "figures" / f"samples-{slug(domain)}.png"
 
 
 def _describe(config: dict[str, Any], selected: dict[str, Any]) -> str:
+    usual = options_of(Head)
+    options = {k: v for k, v in config["model"].items() if k != "name" and (k not in usual or v != usual[k])}
+    network = ", ".join([config["model"]["name"], *(f"{k}={v}" for k, v in options.items())])
+    first = config.get("pretrain")
+    before = f"; pre-trained on {first['data']['name']}: {_describe_training(first)}" if first else ""
+    return f"{network}{before}; {_describe_training(config)}; kept step {selected['step']} by {selected['rule']}"
+
+
+def _describe_training(config: dict[str, Any]) -> str:
     recipe = config["recipe"]
-    network = ", ".join([config["model"]["name"], *(f"{k}={v}" for k, v in config["model"].items() if k != "name")])
+    part = " of the head alone" if recipe.get("part") == "head" else ""
     return (
-        f"{network}; {config['objective']['name']}, {recipe['optimiser']} lr {recipe['lr']:g}, {recipe['steps']} steps "
-        f"of {recipe['batch']} samples a domain; kept step {selected['step']} by {selected['rule']}"
+        f"{config['objective']['name']}, {recipe['optimiser']} lr {recipe['lr']:g}, {recipe['steps']} steps{part} "
+        f"of {recipe['batch']} samples a domain"
     )

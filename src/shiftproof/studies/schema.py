@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-__all__ = ["Choice", "ModelSpec", "Study"]
+from shiftproof.objectives.objective import Selection
+
+__all__ = ["Choice", "ModelSpec", "Pretrain", "Study"]
+
+
+def _from_commas(value: Any) -> Any:
+    return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
 
 
 Seed = Annotated[int, Field(strict=True, ge=0)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_from_commas)]
 
 
 class Choice(BaseModel):
@@ -30,6 +37,19 @@ class Choice(BaseModel):
         return dict(self.model_extra or {})
 
 
+class Pretrain(BaseModel):
+    """A first phase on other data; the model's head is put on fresh after it, for the classes of the study."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data: Choice
+    source: Names | None = None
+    objective: Choice = Choice(name="erm")
+    training: dict[str, Any] = Field(default_factory=dict)
+    selection: Selection | None = None
+    seed: Seed | None = None
+
+
 class ModelSpec(BaseModel):
     """One model of a study: a network, an objective, and changes to the objective's recipe."""
 
@@ -38,8 +58,9 @@ class ModelSpec(BaseModel):
     model: Choice
     objective: Choice = Choice(name="erm")
     training: dict[str, Any] = Field(default_factory=dict)
-    selection: Literal["last", "source-validation"] | None = None
+    selection: Selection | None = None
     seed: Seed | None = None
+    pretrain: Pretrain | None = None
     about: str = ""
 
 
@@ -52,7 +73,7 @@ class Study(BaseModel):
     title: str = ""
     about: str = ""
     data: Choice
-    source: tuple[str, ...] | None = None
+    source: Names | None = None
     target: str | None = None
     seed: Seed = 0
     models: dict[str, ModelSpec] = Field(min_length=1)
@@ -69,8 +90,3 @@ class Study(BaseModel):
     @classmethod
     def _from_number(cls, value: Any) -> Any:
         return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-    @field_validator("source", mode="before")
-    @classmethod
-    def _from_commas(cls, value: Any) -> Any:
-        return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
