@@ -21,6 +21,7 @@ bench: .venv/.user
 	$(BIN)/python benchmarks/load.py
 	$(BIN)/python benchmarks/certify.py
 	$(BIN)/python benchmarks/latent.py
+	$(BIN)/python benchmarks/train.py
 
 clean:
 	rm -rf .venv runs .mypy_cache .ruff_cache .pytest_cache .hypothesis
