@@ -139,7 +139,7 @@ def test_another_study_does_not_overwrite_a_run(finished: Path) -> None:
 
 
 def test_the_hash_covers_what_changes_a_number_and_nothing_else() -> None:
-    from shiftproof.studies.jobs import digest, resolved
+    from shiftproof.studies.resolved import digest, resolved
 
     def hashed(text: str) -> str:
         return digest(resolved(parse_study(text, "s", "s")))

@@ -19,7 +19,8 @@ from shiftproof.models.heads import Head
 from shiftproof.models.lipschitz import MaxMin, RowL1Linear, RowL2Linear, frozen
 from shiftproof.rng import seeded_globals
 from shiftproof.studies import find_study, open_run, parse_study, run_study
-from shiftproof.studies.jobs import digest, load_trained, resolved
+from shiftproof.studies.jobs import load_trained
+from shiftproof.studies.resolved import digest, resolved
 from shiftproof.training import Fit, train
 
 Call = Callable[..., tuple[int, str, str]]
@@ -254,7 +255,7 @@ def test_a_study_in_two_phases(finished: Path) -> None:
     study = run.study
     card = json.loads((finished / "models" / "small.json").read_text())
     assert card["initial"]["name"] == "file:small-pretrained.safetensors"
-    assert card["initial"]["seen"] == ["angle=0", "angle=30"]
+    assert card["initial"]["sources"] == ["angle=0", "angle=30"]
     assert card["architecture"]["head"]["head"] == "row-l1"
     first = json.loads((finished / "models" / "small-pretrained.json").read_text())
     assert (first["sources"], first["architecture"]["head"]["head"]) == (["angle=0", "angle=30"], "free")

@@ -60,7 +60,7 @@ def command(
     from shiftproof.perturbations.threat import parse_eps
     from shiftproof.studies.attacking import Assault
     from shiftproof.studies.certifying import places
-    from shiftproof.studies.jobs import digest
+    from shiftproof.studies.resolved import digest
 
     options = _options(set_ or [])
     chosen = {

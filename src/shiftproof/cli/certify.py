@@ -106,7 +106,7 @@ def command(
     from shiftproof.models.prepare import check_compute
     from shiftproof.report.certified import nice_radii, write_certified
     from shiftproof.studies.certifying import Question, calibration_pool, places
-    from shiftproof.studies.jobs import digest
+    from shiftproof.studies.resolved import digest
 
     check_compute(precision, backend)
     asked_radii = None if radii is None else Radii(_numbers(radii)).radii

@@ -53,7 +53,9 @@ def command(
     from shiftproof.probes.clean import Clean
     from shiftproof.report import accuracy_table, shift_findings
     from shiftproof.studies.data import data_findings, load_study_data
-    from shiftproof.studies.jobs import digest, resolved, seen_target, train_to_file
+    from shiftproof.studies.jobs import train_to_file
+    from shiftproof.studies.resolved import digest, resolved
+    from shiftproof.studies.seen import seen_target
 
     study = _study(data, source, target, model, objective, seed, set_ or [])
     config = resolved(study)

@@ -29,6 +29,7 @@ from shiftproof.models.load import model_path
 from shiftproof.models.prepare import Backend, Precision
 from shiftproof.perturbations.noise import Noise, as_record
 from shiftproof.report.certified import Series, figures, series_of
+from shiftproof.studies.seen import seen_domains
 from shiftproof.types import Cost, IntArray
 
 __all__ = ["Certified", "Place", "Question", "calibration_pool", "places"]
@@ -110,8 +111,8 @@ def _trained_on(model: str, data: str) -> tuple[set[str], str]:
     if path is None or not path.with_suffix(".json").is_file():
         return set(), ""
     card = read_card(path)
-    known = str((card.get("data") or {}).get("name") or "")
-    return (set(card.get("sources") or ()), "") if known == data else (set(), known)
+    known, seen = str((card.get("data") or {}).get("name") or ""), seen_domains(card, data)
+    return seen, "" if seen or known == data else known
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from shiftproof.domains import Domain, validation_part
-from shiftproof.models import load_model
-from shiftproof.objectives import OBJECTIVES
+from shiftproof.domains import Domain, Domains, validation_part
 from shiftproof.probes import PROBES
 from shiftproof.studies.data import StudyData, load_study_data
+from shiftproof.studies.pretraining import first_alike, first_phase, phase_data, untrained
+from shiftproof.studies.resolved import objective_of
 from shiftproof.studies.schema import Choice, ModelSpec, Study
 from shiftproof.training import train
 from shiftproof.training.selection import Validation
@@ -54,12 +54,18 @@ def estimate_study(study: Study, workers: int = 1) -> StudyCost:
 
 
 def _costs(study: Study, name: str, spec: ModelSpec, data: StudyData, workers: int) -> list[StageCost]:
-    sources = data.sources
-    model = load_model(spec.model.name, sources, seed=study.seed, **spec.model.options)
-    objective = OBJECTIVES.create(spec.objective.name, spec.objective.options)
-    recipe = objective.recipe.override(spec.training)
+    model = untrained(spec, data.sources)
+    costs = [_training_cost(name, "training", spec, model, data.sources, study.seed)]
+    if spec.pretrain is not None and first_alike(study, name) == name:
+        phase, before = first_phase(spec, spec.pretrain), phase_data(spec.pretrain).sources
+        costs.insert(0, _training_cost(name, "pre-training", phase, untrained(phase, before), before, study.seed))
+    return [*costs, *(_probe_cost(choice, name, model, data.measured, workers) for choice in study.probes)]
+
+
+def _training_cost(name: str, stage: str, spec: ModelSpec, model: nn.Module, sources: Domains, seed: int) -> StageCost:
+    objective, recipe = objective_of(spec)
     held_out = [validation_part(domain) for domain in sources]
-    validation = Validation(held_out, spec.selection or objective.selection, objective, study.seed)
+    validation = Validation(held_out, spec.selection or objective.selection, objective, seed)
     started = time.perf_counter()
     validation.measure(model)
     seconds_an_evaluation = time.perf_counter() - started
@@ -70,7 +76,7 @@ def _costs(study: Study, name: str, spec: ModelSpec, data: StudyData, workers: i
             model,
             sources,
             objective,
-            seed=study.seed,
+            seed=seed,
             recipe={**spec.training, "steps": steps, "evaluate_every": steps},
             progress="off",
         )
@@ -88,11 +94,7 @@ def _costs(study: Study, name: str, spec: ModelSpec, data: StudyData, workers: i
     trained = recipe.steps * recipe.batch * len(sources) * getattr(objective, "passes", 1)
     evaluated = evaluations * sum(map(len, held_out))
     seconds = recipe.steps * seconds_a_step + evaluations * seconds_an_evaluation
-    training = StageCost(name, "training", trained + evaluated, seconds, seconds)
-    return [
-        training,
-        *(_probe_cost(choice, name, model, data.measured, workers) for choice in study.probes),
-    ]
+    return StageCost(name, stage, trained + evaluated, seconds, seconds)
 
 
 def _probe_cost(choice: Choice, name: str, model: nn.Module, places: list[Domain], workers: int) -> StageCost:

@@ -2,67 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from shiftproof.catalogue import plain_options
 from shiftproof.domains import Domains
-from shiftproof.domains.registry import data_set
 from shiftproof.errors import StorageError
 from shiftproof.evidence import slug
 from shiftproof.execution import Mode
-from shiftproof.models import MODELS, load_model, read_card, save_model
-from shiftproof.models.architecture import split_options
-from shiftproof.models.files import file_hash, load_weights, read_weights
+from shiftproof.models import load_model, read_card, save_model
+from shiftproof.models.files import load_weights, read_weights
 from shiftproof.models.load import model_path
-from shiftproof.objectives import OBJECTIVES, Objective, Recipe
-from shiftproof.probes import PROBES
 from shiftproof.studies.data import StudyData
 from shiftproof.studies.environment import environment
 from shiftproof.studies.pretraining import first_phase, new_head, phase_data, untrained
-from shiftproof.studies.schema import Choice, ModelSpec, Study
+from shiftproof.studies.resolved import digest, given, objective_of, resolved_model
+from shiftproof.studies.schema import Choice, ModelSpec
 from shiftproof.training import Fit, train
-from shiftproof.types import Finding
 
-__all__ = ["digest", "load_trained", "model_file", "resolved", "seen_target", "train_to_file"]
-
-
-def resolved(study: Study) -> dict[str, Any]:
-    """Everything asked for that can change a number, with all defaults written out."""
-    return {
-        "data": _data(study.data),
-        "source": None if study.source is None else sorted(study.source),
-        "target": study.target,
-        "seed": study.seed,
-        "models": {name: resolved_model(spec, study.seed) for name, spec in study.models.items()},
-        "probes": [{"name": p.name, **plain_options(PROBES.create(p.name, p.options))} for p in study.probes],
-    }
-
-
-def resolved_model(spec: ModelSpec, seed: int) -> dict[str, Any]:
-    """One model of a study, with all defaults written out."""
-    objective, recipe = _objective(spec)
-    return {
-        "model": _network(spec.model) if spec.model.name in MODELS else _given(spec.model),
-        "objective": {"name": spec.objective.name, **plain_options(objective)},
-        "recipe": asdict(recipe),
-        "selection": spec.selection or objective.selection,
-        "seed": seed if spec.seed is None else spec.seed,
-        "pretrain": _resolved_phase(spec, seed),
-    }
-
-
-def digest(value: Mapping[str, Any], length: int = 10) -> str:
-    """A short hash of a JSON value."""
-    text = json.dumps(value, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:length]
+__all__ = ["load_trained", "model_file", "train_to_file"]
 
 
 def train_to_file(
@@ -111,7 +72,7 @@ def train_to_file(
         train_to_file(phase, before, extractor[0], extractor[1], seed=seed, label=f"pre-{label}", **known)
         start = Choice(name=f"file:{extractor[0]}", **new_head(spec.model))
     model = load_model(start.name, sources, seed=request["seed"], **start.options)
-    objective, recipe = _objective(spec)
+    objective, recipe = objective_of(spec)
     fit = train(
         model,
         sources,
@@ -128,23 +89,6 @@ def train_to_file(
     save_model(fit.model.cpu(), path, card)
     # measured is what the file holds, so that a resumed run measures the same
     return _reload(spec, sources, path), read_card(path)
-
-
-def seen_domains(card: dict[str, Any]) -> set[str]:
-    """Domains that a model was trained on, or one that it started from, on the same data set."""
-    seen, before = set(card.get("sources", [])), card.get("initial")
-    while before:
-        seen.update(before.get("seen", []) if before.get("data") == card.get("data") else [])
-        before = before.get("initial")
-    return seen
-
-
-def seen_target(name: str, card: dict[str, Any], target: str | None) -> list[Finding]:
-    """Whether a model, or the one that it started from, was trained on the target."""
-    if target not in seen_domains(card):
-        return []
-    message = f"{name} started from a model that was trained on {target}, which is not unseen then"
-    return [Finding("warn", "target-seen", message)]
 
 
 def load_trained(spec: ModelSpec, sources: Domains, folder: Path, name: str) -> nn.Module:
@@ -167,14 +111,14 @@ def _reload(spec: ModelSpec, sources: Domains, path: Path) -> nn.Module:
 
 
 def _initial(choice: Choice, beside: Path | None) -> dict[str, Any] | None:
-    """Where a model that started from a file comes from: the file, seen from `beside`, and the domains it has seen."""
+    """Where a model that started from a file comes from: the file, seen from `beside`, what it was trained on."""
     if not choice.name.startswith("file:"):
         return None
     path = model_path(choice.name)
     card = read_card(path) if path.with_suffix(".json").is_file() else {}
-    record = {key: card.get(key) for key in ("data", "objective", "recipe", "seed", "initial")}
+    record = {key: card.get(key) for key in ("data", "sources", "objective", "recipe", "seed", "initial")}
     name = choice.name if beside is None else f"file:{os.path.relpath(path, beside)}"
-    return {**_given(choice), "name": name, **record, "seen": sorted(seen_domains(card))}
+    return {**given(choice), "name": name, **record}
 
 
 def _card(fit: Fit, sources: Domains, request: dict[str, Any]) -> dict[str, Any]:
@@ -193,34 +137,3 @@ def _card(fit: Fit, sources: Domains, request: dict[str, Any]) -> dict[str, Any]
         "seconds": round(fit.seconds, 2),
         "environment": environment(),
     }
-
-
-def _objective(spec: ModelSpec) -> tuple[Objective, Recipe]:
-    objective = OBJECTIVES.create(spec.objective.name, spec.objective.options)
-    return objective, objective.recipe.override(spec.training)
-
-
-def _resolved_phase(spec: ModelSpec, seed: int) -> dict[str, Any] | None:
-    if spec.pretrain is None:
-        return None
-    source = None if spec.pretrain.source is None else sorted(spec.pretrain.source)
-    phase = resolved_model(first_phase(spec, spec.pretrain), seed)
-    return {"data": _data(spec.pretrain.data), "source": source, **phase}
-
-
-def _data(choice: Choice) -> dict[str, Any]:
-    chosen = data_set(choice.name, choice.options)
-    return {"name": choice.name, **plain_options(chosen)}
-
-
-def _network(choice: Choice) -> dict[str, Any]:
-    front, head, own = split_options(choice.name, choice.options)
-    return {"name": choice.name, **MODELS[choice.name].options, **own, **asdict(front), **asdict(head)}
-
-
-def _given(choice: Choice) -> dict[str, Any]:
-    """A model that the user brings; a file counts by its content: other weights under that name are another model."""
-    record = choice.model_dump()
-    if choice.name.startswith("file:"):
-        record["sha256"] = file_hash(model_path(choice.name))
-    return record

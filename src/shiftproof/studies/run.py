@@ -21,9 +21,11 @@ from shiftproof.report.page import FORMATS, render_page
 from shiftproof.studies.data import StudyData, data_findings, load_study_data
 from shiftproof.studies.environment import environment
 from shiftproof.studies.files import find_study, validated
-from shiftproof.studies.jobs import digest, model_file, resolved, seen_target, train_to_file
+from shiftproof.studies.jobs import model_file, train_to_file
 from shiftproof.studies.pretraining import first_alike, untrained
+from shiftproof.studies.resolved import digest, resolved
 from shiftproof.studies.schema import Study
+from shiftproof.studies.seen import seen_target
 from shiftproof.types import Finding
 
 __all__ = ["Run", "open_run", "run_study"]
