@@ -126,7 +126,12 @@ def test_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
 def test_lists(run: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SHIFTPROOF_DATA", str(tmp_path))
     listing = json.loads(run("ls", "--json")[1])
-    assert {entry["name"] for entry in listing["objectives"]} >= {"erm"}
+    objectives = {entry["name"]: entry for entry in listing["objectives"]}
+    assert all({"paper", "buys", "cost"} <= set(entry["metadata"]) for entry in objectives.values())
+    assert objectives["macer"]["options"]["gamma"] == 8.0
+    assert objectives["macer"]["ranges"]["beta"] == "1..16 log"
+    assert (objectives["irm"]["selection"], objectives["irm"]["recipe"]["batch"]) == ("last", 4_000)
+    assert "kept by robust-source-validation" in " ".join(run("ls", "objectives")[1].replace("│", " ").split())
     assert {entry["name"] for entry in listing["models"]} >= {"mlp", "cnn", "preact-resnet18"}
     assert "quickstart" in run("ls", "studies")[1]
     states = {row["name"]: row["state"] for row in json.loads(run("data", "ls", "--json")[1])["data"]}

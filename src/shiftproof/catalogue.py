@@ -13,8 +13,9 @@ from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from shiftproof.errors import UnknownName, UsageError
+from shiftproof.types import Range
 
-__all__ = ["Catalogue", "Entry", "checked_options", "options_of", "plain_options"]
+__all__ = ["Catalogue", "Entry", "checked_options", "options_of", "plain_options", "ranges_of"]
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -157,6 +158,18 @@ def options_of(cls: type) -> dict[str, Any]:
         else:
             defaults[item.name] = ... if item.default is MISSING else item.default
     return defaults
+
+
+def ranges_of(cls: type) -> dict[str, Range]:
+    """Where to search for those options of a dataclass that say so beside their type.
+
+    >>> from shiftproof.objectives.gaussian import Gaussian
+    >>> str(ranges_of(Gaussian)["sigma"])
+    '0.12..1 log'
+    """
+    hints = get_type_hints(cls, include_extras=True)
+    found = {name: [one for one in get_args(hints[name]) if isinstance(one, Range)] for name in options_of(cls)}
+    return {name: ranges[0] for name, ranges in found.items() if ranges}
 
 
 def plain_options(method: object) -> dict[str, Any]:

@@ -32,11 +32,25 @@ def command(
                 entry["name"],
                 entry["summary"],
                 ", ".join(f"{key}={value}" for key, value in entry.get("options", {}).items()),
-                "; ".join(entry.get("metadata", {}).values()),
+                "\n".join(_notes(entry)),
             ]
             for entry in entries
         ]
         show_table([name, "what it is", "options", "notes"], rows)
+
+
+def _notes(entry: dict[str, Any]) -> list[str]:
+    """Metadata, and for an objective how it is trained and where its options are searched."""
+    notes = [f"{key}: {value}" for key, value in entry.get("metadata", {}).items()]
+    if "recipe" in entry:
+        recipe = entry["recipe"]
+        notes.append(
+            f"training: {recipe['optimiser']} {recipe['lr']:g}, {recipe['steps']:,} steps of {recipe['batch']:,}, "
+            f"kept by {entry['selection']}"
+        )
+    if entry.get("ranges"):
+        notes.append("search: " + ", ".join(f"{key} {value}" for key, value in entry["ranges"].items()))
+    return notes
 
 
 def _entries(kind: str) -> list[dict[str, Any]]:
@@ -76,9 +90,20 @@ def _entries(kind: str) -> list[dict[str, Any]]:
                 for key, value in {**entry.options, **shared}.items()
             },
             "metadata": dict(entry.metadata),
+            **(_training(entry.cls) if kind == "objectives" else {}),
         }
         for entry in catalogues[kind]
     ]
+
+
+def _training(objective: Any) -> dict[str, Any]:
+    """How an objective is trained unless told, and where its options are searched."""
+    from dataclasses import asdict
+
+    from shiftproof.catalogue import ranges_of
+
+    ranges = {name: str(one) for name, one in ranges_of(objective).items()}
+    return {"recipe": asdict(objective.recipe), "selection": objective.selection, "ranges": ranges}
 
 
 def _settings() -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ __all__ = ["AdversarialAugmentation"]
     "adversarial-augmentation",
     paper="Alhamoud et al., Generalizability of Adversarial Robustness, 2023",
     buys="accuracy under attack at less cost in accuracy",
-    passes="steps + 2 forward and backward",
+    cost="steps + 2 forward and backward",
 )
 @dataclass(frozen=True)
 class AdversarialAugmentation(InnerAttack):

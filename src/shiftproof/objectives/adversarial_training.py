@@ -18,7 +18,7 @@ __all__ = ["AdversarialTraining"]
     "adversarial-training",
     paper="Madry et al. 2018; Yi et al., OOD by adversarial training, 2021",
     buys="accuracy under attack, often under corruption",
-    passes="steps + 1 forward and backward",
+    cost="steps + 1 forward and backward",
 )
 @dataclass(frozen=True)
 class AdversarialTraining(InnerAttack):

@@ -17,7 +17,7 @@ __all__ = ["Consistency"]
     "consistency",
     paper="Jeong & Shin 2020",
     buys="L2 radii under noise of that sigma",
-    passes="samples forward and backward",
+    cost="samples forward and backward",
 )
 @dataclass(frozen=True)
 class Consistency:

@@ -15,7 +15,7 @@ __all__ = ["CORAL"]
 
 
 @OBJECTIVES.register(
-    "coral", paper="Sun & Saenko 2016", buys="representations that domains share", passes="1 forward, 1 backward"
+    "coral", paper="Sun & Saenko 2016", buys="representations that domains share", cost="1 forward, 1 backward"
 )
 @dataclass(frozen=True)
 class CORAL:

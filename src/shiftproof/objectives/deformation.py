@@ -15,7 +15,7 @@ __all__ = ["DeformationAugmentation"]
 
 
 @OBJECTIVES.register(
-    "deformation", paper="Alfarra et al. 2022", buys="radii under that noise", passes="1 forward, 1 backward"
+    "deformation", paper="Alfarra et al. 2022", buys="radii under that noise", cost="1 forward, 1 backward"
 )
 @dataclass(frozen=True)
 class DeformationAugmentation:

@@ -13,7 +13,7 @@ from shiftproof.types import Batch, Loss
 __all__ = ["ERM"]
 
 
-@OBJECTIVES.register("erm", paper="Vapnik 1998", buys="accuracy on the sources", passes="1 forward, 1 backward")
+@OBJECTIVES.register("erm", paper="Vapnik 1998", buys="accuracy on the sources", cost="1 forward, 1 backward")
 @dataclass(frozen=True)
 class ERM:
     """Cross-entropy, averaged over the samples of a domain and then over domains."""

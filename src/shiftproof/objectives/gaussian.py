@@ -16,7 +16,7 @@ __all__ = ["Gaussian"]
 
 
 @OBJECTIVES.register(
-    "gaussian", paper="Cohen et al. 2019", buys="L2 radii under noise of that sigma", passes="1 forward, 1 backward"
+    "gaussian", paper="Cohen et al. 2019", buys="L2 radii under noise of that sigma", cost="1 forward, 1 backward"
 )
 @dataclass(frozen=True)
 class Gaussian:

@@ -19,7 +19,7 @@ __all__ = ["GLEAN"]
     "glean",
     paper="GLEAN",
     buys="margins in the representation of mlp-cayley or cnn-cayley, where shortcuts fail too",
-    passes="1 forward, 1 backward",
+    cost="1 forward, 1 backward",
 )
 @dataclass(frozen=True)
 class GLEAN:

@@ -14,7 +14,7 @@ __all__ = ["GroupDRO"]
 
 
 @OBJECTIVES.register(
-    "group-dro", paper="Sagawa et al. 2020", buys="accuracy on the worst source domain", passes="1 forward, 1 backward"
+    "group-dro", paper="Sagawa et al. 2020", buys="accuracy on the worst source domain", cost="1 forward, 1 backward"
 )
 @dataclass(frozen=True)
 class GroupDRO:

@@ -19,7 +19,7 @@ __all__ = ["IRM", "irm_penalty", "scale_slopes"]
     "irm",
     paper="Arjovsky et al. 2019",
     buys="accuracy where shortcuts of the sources fail",
-    passes="1 forward, 1 backward",
+    cost="1 forward, 1 backward",
 )
 @dataclass(frozen=True)
 class IRM:

@@ -22,7 +22,7 @@ Temperature = Annotated[float, Interval(gt=0, lt=math.inf)]
     "macer",
     paper="Zhai et al. 2020",
     buys="L2 radii under noise of that sigma, without an attack",
-    passes="samples forward and backward",
+    cost="samples forward and backward",
 )
 @dataclass(frozen=True)
 class MACER:

@@ -27,7 +27,7 @@ _VALIDATION_STEPS, _VALIDATION_VOTES = 4, 32
     "smoothadv",
     paper="Salman et al. 2019",
     buys="L2 radii under noise of that sigma",
-    passes="samples (steps + 1) forward and backward",
+    cost="samples (steps + 1) forward and backward",
 )
 @dataclass(frozen=True)
 class SmoothAdv:

@@ -17,7 +17,7 @@ __all__ = ["Stability"]
     "stability",
     paper="Zheng et al. 2016; Li et al. 2019",
     buys="L2 radii under noise of that sigma, at clean accuracy",
-    passes="2 forward and backward",
+    cost="2 forward and backward",
 )
 @dataclass(frozen=True)
 class Stability:

@@ -19,7 +19,7 @@ __all__ = ["TRADES"]
     "trades",
     paper="Zhang et al. 2019",
     buys="accuracy under attack, traded by beta",
-    passes="steps + 3 forward, steps + 2 backward",
+    cost="steps + 3 forward, steps + 2 backward",
 )
 @dataclass(frozen=True)
 class TRADES(InnerAttack):

@@ -13,7 +13,7 @@ __all__ = ["TransferAdv"]
     "transfer-adv",
     paper="Provably Robust Transfer, 2022",
     buys="representations that attacks move less",
-    passes="steps + 1 forward and backward",
+    cost="steps + 1 forward and backward",
 )
 @dataclass(frozen=True)
 class TransferAdv(AdversarialTraining):

@@ -19,7 +19,7 @@ __all__ = ["TransferAdvD"]
     "transfer-adv-d",
     paper="Provably Robust Transfer, 2022; Chen et al. 2021",
     buys="representations that attacks move less",
-    passes="steps + 2 forward and backward",
+    cost="steps + 2 forward and backward",
 )
 @dataclass(frozen=True)
 class TransferAdvD(InnerAttack):

@@ -14,7 +14,7 @@ __all__ = ["TransferAdvS"]
     "transfer-adv-s",
     paper="Provably Robust Transfer, 2022; Salman et al. 2019",
     buys="representations that neither noise nor attacks move much",
-    passes="samples (steps + 1) forward and backward",
+    cost="samples (steps + 1) forward and backward",
 )
 @dataclass(frozen=True)
 class TransferAdvS(SmoothAdv):

@@ -18,7 +18,7 @@ __all__ = ["TransferNoise"]
     "transfer-noise",
     paper="Provably Robust Transfer, 2022",
     buys="representations that noise moves little",
-    passes="1 forward, 1 backward",
+    cost="1 forward, 1 backward",
 )
 @dataclass(frozen=True)
 class TransferNoise:

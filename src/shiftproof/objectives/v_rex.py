@@ -18,7 +18,7 @@ __all__ = ["VREx"]
     "v-rex",
     paper="Krueger et al. 2021",
     buys="accuracy where shortcuts of the sources fail",
-    passes="1 forward, 1 backward",
+    cost="1 forward, 1 backward",
 )
 @dataclass(frozen=True)
 class VREx:
