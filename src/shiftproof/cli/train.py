@@ -90,10 +90,10 @@ def command(
     show_accuracy(table)
     counts = {domain.name: domain.class_counts for domain in loaded.domains}
     show_findings([*shift_findings(table, counts), *data_findings(loaded), *seen_target(model, card, target)])
-    accuracy = f"{kept['validation_accuracy']:.1%}"
-    typer.echo(
-        f"\nkept    step {kept['step']} of {card['recipe']['steps']} ({accuracy} on source validation, {kept['rule']})"
-    )
+    accuracy = f"{kept['validation_accuracy']:.1%} on source validation"
+    if kept["robust_accuracy"] is not None:
+        accuracy += f", {kept['robust_accuracy']:.1%} under attack"
+    typer.echo(f"\nkept    step {kept['step']} of {card['recipe']['steps']} ({accuracy}; by {kept['rule']})")
     typer.echo(f"model   {folder / 'model.safetensors'}")
 
 

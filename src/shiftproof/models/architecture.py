@@ -61,11 +61,15 @@ class Architecture:
     front: Front = Front()
     head: Head = field(default_factory=Head)
 
-    def build(self, seed: int = 0) -> SplitModel:
-        """A freshly initialised model; the same weights for the same seed."""
+    def build(self, seed: int = 0, *, published: bool = True) -> SplitModel:
+        """A freshly initialised model; the same weights for the same seed.
+
+        Without `published` no published weights are read, for a model that gets other ones.
+        """
         shape = (1, *self.shape[1:]) if self.front.gray else self.shape
         front = self.front.layers(self.shape[0])
-        network = MODELS.create(self.name, self.options)
+        fresh = {"weights": "none"} if not published and "weights" in MODELS[self.name].options else {}
+        network = MODELS.create(self.name, {**self.options, **fresh})
         with seeded_globals(seed, "initialisation", self.name):
             features, width = network.encoder(shape)
             head = self.head.build(width, self.classes)

@@ -154,7 +154,7 @@ def _rebuild(path: Path, card: dict[str, Any], domains: Domains | Domain | None)
     architecture = Architecture.from_dict(record)
     if domains is not None and architecture.shape != domains.shape:
         raise ModelError(f"{path} takes inputs of shape {architecture.shape}, but the data has {domains.shape}")
-    return architecture.build()
+    return architecture.build(published=False)
 
 
 def _from_python(spec: str, seed: int) -> nn.Module:

@@ -79,7 +79,7 @@ def _resized(encoder: nn.Module, before: tuple[int, ...], architecture: Architec
     """An encoder built anew for another shape of inputs, with the weights of the one given."""
     weights, misfit = encoder.state_dict(), f"inputs of shape {before}, and does not fit those of {architecture.shape}"
     try:
-        resized = architecture.build().encoder
+        resized = architecture.build(published=False).encoder
     except ModelError as error:
         raise ModelError(f"the encoder is for {misfit}: {error}") from error
     wanted = resized.state_dict()
