@@ -1,5 +1,6 @@
 """What every objective promises, and what each of them computes, by hand and by closed form."""
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -474,3 +475,23 @@ def test_colored_mnist_reproduces(name: str, model: str, least: float) -> None:
     if name == "glean":
         certificates = sp.certify(fit.model, target, sp.certifiers.LatentMargin())
         assert sp.metrics.average_certified_radius(certificates, target.labels) > 0.30
+
+
+@pytest.mark.parametrize(
+    ("model", "objective", "change", "code"),
+    [
+        ("mlp", "glean", "objective.sigma=0.1", "constant"),
+        ("mlp-cayley", "glean", "objective.sigma=0.1", None),
+        ("mlp", "trades", "objective.step=0.001", "reach"),
+        ("mlp", "adversarial-training", "objective.rule=raw", "raw-steps"),
+        ("mlp", "adversarial-training", "objective.steps=2", None),
+    ],
+)
+def test_what_weakens_a_training_is_said(
+    model: str, objective: str, change: str, code: str | None, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    small = ["--set", "training.steps=1", "--set", "training.batch=8", "--set", change, "--out", "o", "--json"]
+    code_, out, err = run("train", "--data", "colored-digits", "--model", model, "--objective", objective, *small)
+    assert code_ == 0, err
+    found = {finding["code"] for finding in json.loads(out)["findings"]}
+    assert found & {"constant", "no-constant", "reach", "raw-steps"} == ({code} if code else set())

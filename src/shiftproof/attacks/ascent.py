@@ -13,8 +13,9 @@ from shiftproof.attacks.victim import frozen
 from shiftproof.models.gradients import gradient_copy
 from shiftproof.models.prepare import Precision
 from shiftproof.perturbations.threat import Norm, Threat, steepest
+from shiftproof.types import Finding
 
-__all__ = ["OVERSHOOT", "Rule", "ascend", "attackable", "direction"]
+__all__ = ["OVERSHOOT", "Rule", "ascend", "attackable", "direction", "weaknesses"]
 
 Rule = Literal["steepest", "sign", "normalised", "raw"]
 
@@ -58,6 +59,16 @@ def ascend(
         change = points.detach() - inputs + length * direction(gradient, threat.norm, rule)
         points = inputs + threat.project(change)
     return points.clamp(0, 1)
+
+
+def weaknesses(threat: Threat, steps: int, step: float | None, rule: Rule) -> Iterator[Finding]:
+    """What keeps such an ascent from getting where it may go."""
+    if step is not None and steps * step < threat.eps:
+        message = f"{steps} steps of {step:g} reach {steps * step:g} from where they start, eps is {threat.eps:g}"
+        yield Finding("warn", "reach", f"{message}: a larger step may find more")
+    if rule == "raw":
+        message = "raw gradients are next to nothing where the model is sure: such steps may find little"
+        yield Finding("warn", "raw-steps", message)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
@@ -12,12 +12,12 @@ import torch.nn.functional as F
 from annotated_types import Ge, Interval
 from torch import Tensor
 
-from shiftproof.attacks.ascent import OVERSHOOT, Rule, direction
+from shiftproof.attacks.ascent import OVERSHOOT, Rule, direction, weaknesses
 from shiftproof.attacks.attack import ATTACKS
 from shiftproof.attacks.victim import Victim
 from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.perturbations.threat import ThreatOption, as_threat, project, random_start, random_surface
-from shiftproof.types import Positive
+from shiftproof.types import Finding, Positive
 
 __all__ = ["PGD"]
 
@@ -66,6 +66,10 @@ class PGD:
         0.08
         """
         return self.threat.eps if self.step is None else min(self.steps * self.step, self.threat.eps)
+
+    def findings(self) -> Iterator[Finding]:
+        """What weakens the attack."""
+        return weaknesses(self.threat, self.steps, self.step, self.rule)
 
     @property
     def passes(self) -> int:

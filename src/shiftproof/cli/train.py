@@ -53,7 +53,7 @@ def command(
     from shiftproof.probes.clean import Clean
     from shiftproof.report import accuracy_table, shift_findings
     from shiftproof.studies.data import data_findings, load_study_data
-    from shiftproof.studies.jobs import train_to_file
+    from shiftproof.studies.jobs import train_to_file, training_findings
     from shiftproof.studies.resolved import digest, resolved
     from shiftproof.studies.seen import seen_target
 
@@ -89,7 +89,11 @@ def command(
         return
     show_accuracy(table)
     counts = {domain.name: domain.class_counts for domain in loaded.domains}
-    show_findings([*shift_findings(table, counts), *data_findings(loaded), *seen_target(model, card, target)])
+    of_model = [
+        *training_findings(model, study.models["model"], trained, loaded.sources),
+        *seen_target(model, card, target),
+    ]
+    show_findings([*shift_findings(table, counts), *data_findings(loaded), *of_model])
     accuracy = f"{kept['validation_accuracy']:.1%} on source validation"
     if kept["robust_accuracy"] is not None:
         accuracy += f", {kept['robust_accuracy']:.1%} under attack"

@@ -1,18 +1,24 @@
 """Invariance and noise in the representation, for certificates that hold on domains not seen."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import nn
 
+from shiftproof.errors import UnknownConstant
+from shiftproof.models.lipschitz import lipschitz_bound
 from shiftproof.objectives.annealing import penalised
 from shiftproof.objectives.irm import irm_penalty
 from shiftproof.objectives.measures import cross_entropy, split, spread
 from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
-from shiftproof.types import Batch, Loss, Natural, NonNegative, Range
+from shiftproof.types import Batch, Finding, Loss, Natural, NonNegative, Range
 
 __all__ = ["GLEAN"]
+
+_ONE = 1.01
+"""What rounding makes of 1, and more."""
 
 
 @OBJECTIVES.register(
@@ -36,6 +42,20 @@ class GLEAN:
     recipe = Recipe(optimiser="adam", lr=5e-4, batch=4_000, steps=500, evaluate_every=50)
     selection: ClassVar[Selection] = "last"
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"sigma": 0.0, "irm_weight": 0.0},)
+
+    def findings(self, model: nn.Module, shape: tuple[int, ...]) -> Iterator[Finding]:
+        """What margins in the representation are worth in inputs."""
+        known = "mlp-cayley and cnn-cayley have an encoder of constant 1"
+        try:
+            constant = lipschitz_bound(split(model, "glean").encoder, shape)
+        except UnknownConstant as error:
+            yield Finding(
+                "warn", "no-constant", f"margins of the representation are no radii of inputs: {error}; {known}"
+            )
+            return
+        if constant > _ONE:
+            message = f"the encoder's constant may be {constant:.3g}, by which margins are divided to be radii; {known}"
+            yield Finding("warn", "constant", message)
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """Mean risk and mean penalty of the domains."""

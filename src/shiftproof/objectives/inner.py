@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -11,12 +11,12 @@ import torch
 from annotated_types import Interval
 from torch import Tensor, nn
 
-from shiftproof.attacks.ascent import Rule, ascend, attackable
+from shiftproof.attacks.ascent import Rule, ascend, attackable, weaknesses
 from shiftproof.attacks.pgd import PGD
 from shiftproof.models.prepare import Precision
 from shiftproof.objectives.measures import cross_entropy
 from shiftproof.perturbations.threat import ThreatOption, as_threat
-from shiftproof.types import Batch, Positive, Range
+from shiftproof.types import Batch, Finding, Positive, Range
 
 __all__ = ["InnerAttack"]
 
@@ -52,6 +52,10 @@ class InnerAttack:
     def attack(self) -> PGD:
         """By which the model is selected."""
         return PGD(self.threat, steps=_VALIDATION_STEPS, early_exit=True)
+
+    def findings(self, model: nn.Module, shape: tuple[int, ...]) -> Iterator[Finding]:
+        """What weakens the attack."""
+        return weaknesses(self.threat, self.steps, self.step, self.rule)
 
     def ascend(self, losses: Callable[[Tensor], Tensor], inputs: Tensor, generator: torch.Generator) -> Tensor:
         """Inputs (N x ...) moved up the losses, inside the threat."""

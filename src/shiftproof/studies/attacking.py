@@ -104,15 +104,13 @@ class Assault:
 
     def findings(self) -> Iterator[Finding]:
         """What weakens the attack."""
-        steps, step = getattr(self.attack, "steps", None), getattr(self.attack, "step", None)
+        said = set()
         for eps in sorted(set(self.budgets)):
             within: Any = replace(self.attack, threat=Threat(self.attack.threat.norm, eps))  # type: ignore[type-var]
-            if getattr(within, "reach", eps) < eps:
-                message = f"{steps} steps of {step:g} reach {within.reach:g} from where they start, eps is {eps:g}"
-                yield Finding("warn", "reach", f"{message}: a larger step may find more")
-        if getattr(self.attack, "rule", None) == "raw":
-            message = "raw gradients are next to nothing where the model is sure: such steps may find little"
-            yield Finding("warn", "raw-steps", message)
+            for finding in within.findings() if hasattr(within, "findings") else ():
+                if finding.message not in said:
+                    yield finding
+                said.add(finding.message)
 
     def run(self, workers: int = 1, progress: Mode = "auto") -> list[Attacked]:
         """One answer a place; nothing is written."""

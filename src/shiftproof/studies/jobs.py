@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,9 @@ from shiftproof.studies.pretraining import first_phase, new_head, phase_data, un
 from shiftproof.studies.resolved import digest, given, objective_of, resolved_model
 from shiftproof.studies.schema import Choice, ModelSpec
 from shiftproof.training import Fit, train
+from shiftproof.types import Finding
 
-__all__ = ["load_trained", "model_file", "train_to_file"]
+__all__ = ["load_trained", "model_file", "train_to_file", "training_findings"]
 
 
 def train_to_file(
@@ -89,6 +90,13 @@ def train_to_file(
     save_model(fit.model.cpu(), path, card)
     # measured is what the file holds, so that a resumed run measures the same
     return _reload(spec, sources, path), read_card(path)
+
+
+def training_findings(name: str, spec: ModelSpec, model: nn.Module, sources: Domains) -> list[Finding]:
+    """What the objective has to say of the model that it gave."""
+    objective, _ = objective_of(spec)
+    said = objective.findings(model, sources.shape) if hasattr(objective, "findings") else ()
+    return [replace(finding, message=f"{name}: {finding.message}") for finding in said]
 
 
 def load_trained(spec: ModelSpec, sources: Domains, folder: Path, name: str) -> nn.Module:

@@ -21,7 +21,7 @@ from shiftproof.report.page import FORMATS, render_page
 from shiftproof.studies.data import StudyData, data_findings, load_study_data
 from shiftproof.studies.environment import environment
 from shiftproof.studies.files import find_study, validated
-from shiftproof.studies.jobs import model_file, train_to_file
+from shiftproof.studies.jobs import model_file, train_to_file, training_findings
 from shiftproof.studies.pretraining import first_alike, untrained
 from shiftproof.studies.resolved import digest, resolved
 from shiftproof.studies.schema import Study
@@ -133,8 +133,11 @@ def run_study(
         }
         record["fingerprints"]["weights"] = {name: fingerprint(model) for name, (model, _) in trained.items()}
         record["selected"] = {name: card["selection"] for name, (_, card) in trained.items()}
-        seen = [finding for name, (_, card) in trained.items() for finding in seen_target(name, card, study.target)]
-        record["findings"] = [asdict(finding) for finding in [*data_findings(data), *seen]]
+        found = data_findings(data)
+        for name, (model, card) in trained.items():
+            found += training_findings(name, study.models[name], model, data.sources)
+            found += seen_target(name, card, study.target)
+        record["findings"] = [asdict(finding) for finding in found]
         write_json(folder / "run.json", record)
         store = EvidenceStore(folder / "evidence")
         evidence = [
