@@ -46,6 +46,7 @@ def command(
     --set changes options of data, model, objective and training: --set data.size=28 --set training.steps=200
     """
     import os
+    from dataclasses import asdict
 
     from shiftproof.evidence import Evidence, EvidenceStore
     from shiftproof.execution import check_writable
@@ -83,17 +84,17 @@ def command(
         ]
     table = accuracy_table(Evidence.of(rows), loaded.sources.names, target, seed)
     kept = card["selection"]
+    counts = {domain.name: domain.class_counts for domain in loaded.domains}
+    findings = [*shift_findings(table, counts), *data_findings(loaded)]
+    findings += training_findings(model, study.models["model"], trained, loaded.sources)
+    findings += seen_target(model, card, target)
     if json:
         result = {"model": str(folder / "model.safetensors"), "selected": kept, "seconds": card["seconds"]}
-        show_json(result | {key: value[model] for key, value in accuracy_json(table).items()})
+        result |= {key: value[model] for key, value in accuracy_json(table).items()}
+        show_json(result | {"findings": [asdict(finding) for finding in findings]})
         return
     show_accuracy(table)
-    counts = {domain.name: domain.class_counts for domain in loaded.domains}
-    of_model = [
-        *training_findings(model, study.models["model"], trained, loaded.sources),
-        *seen_target(model, card, target),
-    ]
-    show_findings([*shift_findings(table, counts), *data_findings(loaded), *of_model])
+    show_findings(findings)
     accuracy = f"{kept['validation_accuracy']:.1%} on source validation"
     if kept["robust_accuracy"] is not None:
         accuracy += f", {kept['robust_accuracy']:.1%} under attack"
