@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar, get_args, get_type_hints
 from shiftproof.errors import UnknownName, UsageError
 from shiftproof.types import Range
 
-__all__ = ["Catalogue", "Entry", "checked_options", "options_of", "plain_options", "ranges_of"]
+__all__ = ["Catalogue", "Checked", "Entry", "checked_options", "options_of", "plain_options", "ranges_of"]
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -145,6 +145,16 @@ def checked_options(cls: type, options: Mapping[str, Any], owner: str) -> dict[s
         elif default is ...:
             raise UsageError(f"{owner} needs a value for {option!r}")
     return checked
+
+
+class Checked:
+    """A frozen dataclass whose options are checked by their types wherever they come from, not only from files."""
+
+    def __post_init__(self) -> None:
+        cls = type(self)
+        given = {name: getattr(self, name) for name in options_of(cls)}
+        for name, value in checked_options(cls, given, cls.__name__).items():
+            object.__setattr__(self, name, value)
 
 
 def options_of(cls: type) -> dict[str, Any]:

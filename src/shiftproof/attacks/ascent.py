@@ -15,7 +15,7 @@ from shiftproof.models.prepare import Precision
 from shiftproof.perturbations.threat import Norm, Threat, steepest
 from shiftproof.types import Finding
 
-__all__ = ["OVERSHOOT", "Rule", "ascend", "attackable", "direction", "weaknesses"]
+__all__ = ["OVERSHOOT", "Rule", "ascend", "attackable", "direction", "input_gradient", "weaknesses"]
 
 Rule = Literal["steepest", "sign", "normalised", "raw"]
 
@@ -31,7 +31,23 @@ def direction(gradient: Tensor, norm: Norm, rule: Rule) -> Tensor:
     return steepest(gradient, norms[rule])
 
 
+def input_gradient(points: Tensor, scores: Tensor, losses: Tensor, rule: Rule) -> Tensor:
+    """Of each loss (N) by its own point (N x ...); but for raw steps, up to a factor.
+
+    Scores have one row for each point, or several, all points once and then all again.
+    """
+    (slopes,) = torch.autograd.grad(losses.sum(), scores)
+    if rule != "raw":
+        # a sure classifier has slopes that vanish on the way back through float32; their direction is what counts
+        peak = slopes.reshape(-1, len(points), slopes.shape[-1]).abs().amax((0, 2))
+        factor = 1 / torch.where(peak > 0, peak, 1)
+        slopes = slopes * factor.repeat(len(slopes) // len(points))[:, None]
+    (gradient,) = torch.autograd.grad(scores, points, slopes)
+    return gradient
+
+
 def ascend(
+    scores: Callable[[Tensor], Tensor],
     losses: Callable[[Tensor], Tensor],
     inputs: Tensor,
     threat: Threat,
@@ -44,8 +60,9 @@ def ascend(
 ) -> Tensor:
     """Where `steps` steps up the losses lead from inputs in [0, 1], inside the ball and [0, 1] (N x ...).
 
-    `losses` gives N numbers for N inputs. This is the inner loop of adversarial training: the last point is taken, not
-    the worst on the way, and a batch draws from one generator. `PGD` is for measuring.
+    `scores` are those of `attackable`, one row an input or several; `losses` makes N numbers of them. This is the inner
+    loop of adversarial training: the last point is taken, not the worst on the way, and a batch draws from one
+    generator. `PGD` is for measuring.
     """
     if threat.eps == 0:
         return inputs
@@ -53,12 +70,14 @@ def ascend(
     points = inputs
     if random_start:
         points = inputs + threat.random_start(tuple(inputs.shape), generator).to(inputs)
-    for _ in range(steps):
-        points = points.clamp(0, 1).detach().requires_grad_()
-        (gradient,) = torch.autograd.grad(losses(points).sum(), points)
-        change = points.detach() - inputs + length * direction(gradient, threat.norm, rule)
-        points = inputs + threat.project(change)
-    return points.clamp(0, 1)
+    with torch.enable_grad():
+        for _ in range(steps):
+            points = points.clamp(0, 1).detach().requires_grad_()
+            said = scores(points)
+            gradient = input_gradient(points, said, losses(said), rule)
+            change = points.detach() - inputs + length * direction(gradient, threat.norm, rule)
+            points = inputs + threat.project(change)
+    return points.clamp(0, 1).detach()
 
 
 def weaknesses(threat: Threat, steps: int, step: float | None, rule: Rule) -> Iterator[Finding]:
@@ -75,15 +94,16 @@ def weaknesses(threat: Threat, steps: int, step: float | None, rule: Rule) -> It
 def attackable(model: nn.Module, inputs: Tensor, precision: Precision = "f32") -> Iterator[Callable[[Tensor], Tensor]]:
     """The model as a function of inputs alone, for many gradients: eval mode, nothing kept for its weights.
 
-    After the block the model is as it was. "bf16" computes in bfloat16 where torch thinks it safe, which pays on
-    processors and accelerators that have it.
+    Logits are in float64, where a sure network still has slopes. After the block the model is as it was. "bf16"
+    computes in bfloat16 where torch thinks it safe, which pays on processors and accelerators that have it.
     """
     with frozen(model):
         copy = gradient_copy(model, inputs)
 
         def scores(points: Tensor) -> Tensor:
             with torch.autocast(points.device.type, torch.bfloat16, enabled=precision == "bf16"):
-                logits: Tensor = copy(points)
-            return logits.float()
+                # a copy, because a network may overwrite what it is given
+                logits: Tensor = copy(points.clone())
+            return logits.double()
 
         yield scores

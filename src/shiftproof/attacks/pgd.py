@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from annotated_types import Ge, Interval
 from torch import Tensor
 
-from shiftproof.attacks.ascent import OVERSHOOT, Rule, direction, weaknesses
+from shiftproof.attacks.ascent import OVERSHOOT, Rule, direction, input_gradient, weaknesses
 from shiftproof.attacks.attack import ATTACKS
 from shiftproof.attacks.victim import Victim
 from shiftproof.errors import ModelError, UnknownName, UsageError
@@ -128,12 +128,7 @@ class PGD:
         """Of each loss by its own point; but for raw steps, up to a factor."""
         if not (scores.requires_grad and losses.requires_grad):
             raise ModelError("the model's output has no gradient with respect to its input, which PGD needs")
-        (slopes,) = torch.autograd.grad(losses.sum(), scores)
-        if self.rule != "raw":
-            # a sure classifier has slopes that vanish on the way back through float32; their direction is what counts
-            peak = slopes.abs().amax(1, keepdim=True)
-            slopes = slopes / torch.where(peak > 0, peak, 1)
-        (gradient,) = torch.autograd.grad(scores, points, slopes)
+        gradient = input_gradient(points, scores, losses, self.rule)
         if not bool(gradient.isfinite().all()):
             raise ModelError("the gradient of the loss with respect to the input is not finite")
         return gradient

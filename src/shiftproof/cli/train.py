@@ -96,8 +96,9 @@ def command(
     show_accuracy(table)
     show_findings(findings)
     accuracy = f"{kept['validation_accuracy']:.1%} on source validation"
-    if kept["robust_accuracy"] is not None:
-        accuracy += f", {kept['robust_accuracy']:.1%} under attack"
+    for kind, shown in {"noisy": "under noise", "robust": "under attack"}.items():
+        if kept[f"{kind}_accuracy"] is not None:
+            accuracy += f", {kept[f'{kind}_accuracy']:.1%} {shown}"
     typer.echo(f"\nkept    step {kept['step']} of {card['recipe']['steps']} ({accuracy}; by {kept['rule']})")
     typer.echo(f"model   {folder / 'model.safetensors'}")
 

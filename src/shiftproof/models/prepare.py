@@ -30,6 +30,8 @@ SMALLEST_SLICE, LARGEST_SLICE = 16, 512
 EXAMPLES = 8
 TOLERANCE, BF16_TOLERANCE = 1e-3, 0.1
 """How far logits may be from those of the model as it is, relative to the largest; rounding is far below."""
+_SMALLEST = 1e-3
+"""Logits that are all below are compared as if the largest were this: there, rounding is not far below."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +111,7 @@ def _agrees(parts: Parts | Prepared, example: Tensor, expected: Tensor, toleranc
     ways += [] if parts.affine is None else [parts.affine(example)]
     if isinstance(parts, Prepared) and parts.channels_last:
         ways = [ways[0].contiguous(memory_format=torch.channels_last)]
-    scale = max(1.0, float(expected[expected.isfinite()].abs().max()))
+    scale = max(_SMALLEST, float(expected[expected.isfinite()].abs().max()))
     for hidden in ways:
         try:
             # fx prints where a traced model failed; that it did is all we want to know

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 from torch.nn.utils import fuse_conv_bn_eval
 
+from shiftproof.models.altered import altered
 from shiftproof.models.layers import Gray, Normalize
 
 __all__ = ["Affine", "Parts", "fold", "head_in_f32", "rewrite"]
@@ -88,7 +89,8 @@ def _fold_batchnorm(traced: fx.GraphModule) -> int:
             continue
         conv = modules.get(str(source.target)) if source.op == "call_module" else None
         shared = calls.count(source.target) > 1 or calls.count(node.target) > 1
-        if type(conv) is nn.Conv2d and len(source.users) == 1 and not shared:
+        plain = not (altered(norm) or altered(conv)) if conv is not None else False
+        if type(conv) is nn.Conv2d and len(source.users) == 1 and not shared and plain:
             traced.set_submodule(str(source.target), fuse_conv_bn_eval(conv, norm))
             node.replace_all_uses_with(source)
             traced.graph.erase_node(node)

@@ -35,11 +35,10 @@ class AdversarialAugmentation(InnerAttack):
     @property
     def passes(self) -> int:
         """Forward passes of a sample in a step."""
-        return self.steps + 2
+        return self.attack_passes + 2
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
-        """Both errors come from one pass over both kinds of inputs, so that BatchNorm sees the mixture."""
-        attacked = self.misled(model, batch, generator)
-        logits = model(torch.cat([batch.inputs, attacked]))
-        clean, robust = (batch.mean_over_domains(cross_entropy(part, batch.labels)) for part in logits.chunk(2))
+        """The weighted mean of both errors; each kind of inputs has a pass, and BatchNorm statistics, of its own."""
+        kinds = batch.inputs, self.misled(model, batch, generator)
+        clean, robust = (batch.mean_over_domains(cross_entropy(model(inputs), batch.labels)) for inputs in kinds)
         return Loss(self.clean_weight * clean + (1 - self.clean_weight) * robust, clean=clean, attacked=robust)

@@ -6,8 +6,10 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from shiftproof.objectives.measures import cross_entropy, divergence, noisy_copies
+from shiftproof.catalogue import Checked
+from shiftproof.objectives.measures import cross_entropy, divergence, noise_of, noisy_copies
 from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
+from shiftproof.perturbations.noise import Noise
 from shiftproof.types import Batch, Loss, NonNegative, Positive, Range
 
 __all__ = ["Consistency"]
@@ -20,7 +22,7 @@ __all__ = ["Consistency"]
     cost="samples forward and backward",
 )
 @dataclass(frozen=True)
-class Consistency:
+class Consistency(Checked):
     """Mean cross-entropy of noisy copies, `weight` times how they disagree, `entropy` times that of their mean.
 
     Copies of an input disagree by the mean of KL(mean of the copies' probabilities || those of a copy).
@@ -42,6 +44,11 @@ class Consistency:
     def passes(self) -> int:
         """Forward passes of a sample in a step."""
         return self.samples
+
+    @property
+    def noise(self) -> Noise | None:
+        """Under which it is selected."""
+        return noise_of(self.sigma)
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The mean over domains of all three parts."""

@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from shiftproof.catalogue import Checked
 from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
-from shiftproof.perturbations.noise import NoiseOption, as_noise
+from shiftproof.perturbations.noise import NoiseOption
 from shiftproof.types import Batch, Loss
 
 __all__ = ["DeformationAugmentation"]
@@ -18,16 +19,13 @@ __all__ = ["DeformationAugmentation"]
     "deformation", paper="Alfarra et al. 2022", buys="radii under that noise", cost="1 forward, 1 backward"
 )
 @dataclass(frozen=True)
-class DeformationAugmentation:
+class DeformationAugmentation(Checked):
     """Cross-entropy under any `noise` (a rotation, a translation, ...), a fresh draw for every image and step."""
 
     noise: NoiseOption = "rotation:0.25"  # type: ignore[assignment]  # as text it can be listed
 
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=2_000, schedule="cosine", evaluate_every=100)
     selection: ClassVar[Selection] = "source-validation"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "noise", as_noise(self.noise))
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """Mean over domains of the mean cross-entropy of the deformed inputs."""

@@ -1,6 +1,5 @@
 """Training on inputs with Gaussian noise, so that votes under such noise agree."""
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -8,9 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from shiftproof.errors import UsageError
+from shiftproof.catalogue import Checked
+from shiftproof.objectives.measures import noise_of
 from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
-from shiftproof.types import Batch, Loss, Range
+from shiftproof.perturbations.noise import Noise
+from shiftproof.types import Batch, Loss, NonNegative, Range
 
 __all__ = ["Gaussian"]
 
@@ -19,18 +20,19 @@ __all__ = ["Gaussian"]
     "gaussian", paper="Cohen et al. 2019", buys="L2 radii under noise of that sigma", cost="1 forward, 1 backward"
 )
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Checked):
     """Cross-entropy under normal noise of standard deviation `sigma`, a fresh draw for every image and step."""
 
-    sigma: Annotated[float, Range(0.12, 1.0, log=True)] = 0.25
+    sigma: Annotated[NonNegative, Range(0.12, 1.0, log=True)] = 0.25
 
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=2_000, schedule="cosine", evaluate_every=100)
     selection: ClassVar[Selection] = "source-validation"
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"sigma": 0.0},)
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.sigma < math.inf:
-            raise UsageError(f"sigma is {self.sigma!r}; it should be 0 or above")
+    @property
+    def noise(self) -> Noise | None:
+        """Under which it is selected."""
+        return noise_of(self.sigma)
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """Mean over domains of the mean cross-entropy of the noisy inputs."""

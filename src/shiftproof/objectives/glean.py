@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import nn
 
+from shiftproof.catalogue import Checked
 from shiftproof.errors import UnknownConstant
 from shiftproof.models.lipschitz import lipschitz_bound
 from shiftproof.objectives.annealing import penalised
@@ -28,7 +29,7 @@ _ONE = 1.01
     cost="1 forward, 1 backward",
 )
 @dataclass(frozen=True)
-class GLEAN:
+class GLEAN(Checked):
     """IRM with normal noise of `sigma` on the representation; risk and penalty see the same noise.
 
     On an encoder with a known Lipschitz constant, `latent-margin` turns the margins into radii. On another one they

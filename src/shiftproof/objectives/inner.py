@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from shiftproof.attacks.ascent import Rule, ascend, attackable, weaknesses
 from shiftproof.attacks.pgd import PGD
+from shiftproof.catalogue import Checked
 from shiftproof.models.prepare import Precision
 from shiftproof.objectives.measures import cross_entropy
-from shiftproof.perturbations.threat import ThreatOption, as_threat
+from shiftproof.perturbations.threat import ThreatOption
 from shiftproof.types import Batch, Finding, Positive, Range
 
 __all__ = ["InnerAttack"]
@@ -24,7 +25,7 @@ _VALIDATION_STEPS = 10
 
 
 @dataclass(frozen=True)
-class InnerAttack:
+class InnerAttack(Checked):
     """What an adversarial objective can be told about its attack; a step is 2.5 eps / `steps` long unless told.
 
     `rule` is "steepest" for the threat's norm, or "raw" for the gradient as it is, which hardly moves where the model
@@ -40,13 +41,15 @@ class InnerAttack:
 
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"threat": "linf:0"},)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threat", as_threat(self.threat))
+    @property
+    def attack_passes(self) -> int:
+        """Forward passes of a sample for the attack alone."""
+        return self.steps if self.threat.eps > 0 else 0
 
     @property
     def passes(self) -> int:
         """Forward passes of a sample in a step."""
-        return self.steps + 1
+        return self.attack_passes + 1
 
     @property
     def attack(self) -> PGD:
@@ -57,9 +60,16 @@ class InnerAttack:
         """What weakens the attack."""
         return weaknesses(self.threat, self.steps, self.step, self.rule)
 
-    def ascend(self, losses: Callable[[Tensor], Tensor], inputs: Tensor, generator: torch.Generator) -> Tensor:
-        """Inputs (N x ...) moved up the losses, inside the threat."""
+    def ascend(
+        self,
+        scores: Callable[[Tensor], Tensor],
+        losses: Callable[[Tensor], Tensor],
+        inputs: Tensor,
+        generator: torch.Generator,
+    ) -> Tensor:
+        """Inputs (N x ...) moved up the losses of their scores, inside the threat."""
         return ascend(
+            scores,
             losses,
             inputs,
             self.threat,
@@ -73,4 +83,4 @@ class InnerAttack:
     def misled(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Tensor:
         """The batch's inputs moved to where the cross-entropy is high."""
         with attackable(model, batch.inputs, self.precision) as scores:
-            return self.ascend(lambda points: cross_entropy(scores(points), batch.labels), batch.inputs, generator)
+            return self.ascend(scores, lambda said: cross_entropy(said, batch.labels), batch.inputs, generator)

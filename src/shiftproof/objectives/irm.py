@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from shiftproof.catalogue import Checked
 from shiftproof.errors import DataError
 from shiftproof.objectives.annealing import penalised
 from shiftproof.objectives.measures import cross_entropy
@@ -22,7 +23,7 @@ __all__ = ["IRM", "irm_penalty", "scale_slopes"]
     cost="1 forward, 1 backward",
 )
 @dataclass(frozen=True)
-class IRM:
+class IRM(Checked):
     """Cross-entropy, and a penalty where scaling the logits would lower a domain's risk.
 
     The penalty is the squared slope of the risk in that scale, by two halves of the minibatch: the square of one mean

@@ -9,8 +9,10 @@ import torch.nn.functional as F
 from annotated_types import Interval
 from torch import Tensor, nn
 
-from shiftproof.objectives.measures import noisy_copies
+from shiftproof.catalogue import Checked
+from shiftproof.objectives.measures import noise_of, noisy_copies
 from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
+from shiftproof.perturbations.noise import Noise
 from shiftproof.types import Batch, Loss, NonNegative, Positive, Range
 
 __all__ = ["MACER"]
@@ -25,7 +27,7 @@ Temperature = Annotated[float, Interval(gt=0, lt=math.inf)]
     cost="samples forward and backward",
 )
 @dataclass(frozen=True)
-class MACER:
+class MACER(Checked):
     """Cross-entropy of the mean probabilities under noise, and `weight` times how far the soft radius is below `gamma`.
 
     Soft radii are those of probabilities at inverse temperature `beta`; they count, up to a gap of `gamma`, where the
@@ -46,6 +48,11 @@ class MACER:
     def passes(self) -> int:
         """Forward passes of a sample in a step."""
         return self.samples
+
+    @property
+    def noise(self) -> Noise | None:
+        """Under which it is selected."""
+        return noise_of(self.sigma)
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The mean over domains of both parts."""

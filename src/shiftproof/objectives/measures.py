@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from shiftproof.errors import ModelError
 from shiftproof.models import SplitModel
+from shiftproof.perturbations.noise import Noise, as_noise
 
-__all__ = ["cross_entropy", "divergence", "noisy_copies", "split", "spread"]
+__all__ = ["cross_entropy", "divergence", "noise_of", "noisy_copies", "split", "spread"]
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -30,6 +31,11 @@ def noisy_copies(inputs: Tensor, sigma: float, samples: int, generator: torch.Ge
     """Inputs (N x ...) with normal noise: samples * N of them, all inputs once and then all again."""
     draws = spread((samples * len(inputs), *inputs.shape[1:]), sigma, generator).to(inputs)
     return inputs.repeat(samples, *[1] * (inputs.ndim - 1)) + draws
+
+
+def noise_of(sigma: float) -> Noise | None:
+    """Normal noise as something to select by; none if there is none."""
+    return as_noise(f"gaussian:{sigma!r}") if sigma > 0 else None
 
 
 def spread(shape: tuple[int, ...], sigma: float, generator: torch.Generator) -> Tensor:

@@ -46,9 +46,10 @@ class Recipe:
 class Objective(Protocol):
     """A frozen dataclass with a loss, a default recipe and a default way to select the model.
 
-    Four things are optional. `passes` is how often a sample goes forward in a step, 1 unless told. `neutral` lists
-    options with which the loss is that of ERM, for `check_objective`. An `attack`, and `victim(model)` if that is not
-    the model as it is, make it possible to select by robust accuracy. `findings(model, shape)` yields what a reader
+    The rest is optional. `passes` is how often a sample goes forward in a step, 1 unless told. `neutral` lists options
+    with which the loss is that of ERM, for `check_objective`. Under a `noise`, source validation is measured as well,
+    and selects. An `attack`, and `victim(model)` if that is not the model as it is, make it possible to select by
+    robust accuracy. `findings(model, shape)` yields what a reader
     should know of a model that was trained so.
     """
 

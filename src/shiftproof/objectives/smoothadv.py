@@ -8,14 +8,15 @@ import torch
 from annotated_types import Interval
 from torch import Tensor, nn
 
-from shiftproof.attacks import Smoothed
+from shiftproof.attacks import Base, Smoothed, Victim
 from shiftproof.attacks.ascent import ascend, attackable
 from shiftproof.attacks.pgd import PGD
+from shiftproof.catalogue import Checked
 from shiftproof.models.prepare import Precision
-from shiftproof.objectives.measures import cross_entropy, spread
+from shiftproof.objectives.measures import cross_entropy, noise_of, spread
 from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
 from shiftproof.perturbations import Threat
-from shiftproof.perturbations.noise import as_noise
+from shiftproof.perturbations.noise import Noise
 from shiftproof.types import Batch, Loss, NonNegative, Positive, Range
 
 __all__ = ["SmoothAdv"]
@@ -30,7 +31,7 @@ _VALIDATION_STEPS, _VALIDATION_VOTES = 4, 32
     cost="samples (steps + 1) forward and backward",
 )
 @dataclass(frozen=True)
-class SmoothAdv:
+class SmoothAdv(Checked):
     """Cross-entropy of noisy inputs moved, in l2, to where their mean probability of the label is low.
 
     The attack is on -log of the mean over `samples` noisy copies, and training sees the same noise. A step is
@@ -51,16 +52,22 @@ class SmoothAdv:
     @property
     def passes(self) -> int:
         """Forward passes of a sample in a step."""
-        return self.samples * (self.steps + 1)
+        return self.samples * ((self.steps if self.eps > 0 else 0) + 1)
 
     @property
     def attack(self) -> PGD:
         """By which the model is selected, against `victim`."""
         return PGD(Threat("l2", self.eps), steps=_VALIDATION_STEPS, early_exit=True)
 
-    def victim(self, model: nn.Module) -> Smoothed:
+    @property
+    def noise(self) -> Noise | None:
+        """Under which it is measured."""
+        return noise_of(self.sigma)
+
+    def victim(self, model: nn.Module) -> Victim:
         """The majority vote under the noise of training."""
-        return Smoothed(model, as_noise(f"gaussian:{self.sigma}"), max(4, self.samples), _VALIDATION_VOTES)
+        noise = self.noise
+        return Base(model) if noise is None else Smoothed(model, noise, max(4, self.samples), _VALIDATION_VOTES)
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """Mean over domains of the mean cross-entropy of all noisy copies of the attacked inputs."""
@@ -72,12 +79,13 @@ class SmoothAdv:
 
         with attackable(model, inputs, self.precision) as scores:
 
-            def losses(points: Tensor) -> Tensor:
-                errors = cross_entropy(scores(copies(points)), labels.repeat(self.samples))
+            def losses(said: Tensor) -> Tensor:
+                errors = cross_entropy(said, labels.repeat(self.samples))
                 # -log of the mean probability of the label, but for a constant
                 return -(-errors.reshape(self.samples, -1)).logsumexp(0)
 
             attacked = ascend(
+                lambda points: scores(copies(points)),
                 losses,
                 inputs,
                 Threat("l2", self.eps),

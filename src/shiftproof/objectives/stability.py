@@ -6,8 +6,10 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import nn
 
-from shiftproof.objectives.measures import cross_entropy, divergence, noisy_copies
+from shiftproof.catalogue import Checked
+from shiftproof.objectives.measures import cross_entropy, divergence, noise_of, noisy_copies
 from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
+from shiftproof.perturbations.noise import Noise
 from shiftproof.types import Batch, Loss, NonNegative, Range
 
 __all__ = ["Stability"]
@@ -20,7 +22,7 @@ __all__ = ["Stability"]
     cost="2 forward and backward",
 )
 @dataclass(frozen=True)
-class Stability:
+class Stability(Checked):
     """Cross-entropy of the inputs as they are, and `weight` times KL(f(x) || f(x + noise))."""
 
     sigma: Annotated[NonNegative, Range(0.12, 1.0, log=True)] = 0.25
@@ -31,10 +33,15 @@ class Stability:
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"sigma": 0.0}, {"weight": 0.0})
     passes: ClassVar[int] = 2
 
+    @property
+    def noise(self) -> Noise | None:
+        """Under which it is selected."""
+        return noise_of(self.sigma)
+
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
-        """The mean over domains of both parts, from one pass over both kinds of inputs."""
-        noisy = noisy_copies(batch.inputs, self.sigma, 1, generator)
-        clean, moved = model(torch.cat([batch.inputs, noisy])).chunk(2)
+        """The mean over domains of both parts."""
+        clean = model(batch.inputs)
+        moved = model(noisy_copies(batch.inputs, self.sigma, 1, generator))
         error = batch.mean_over_domains(cross_entropy(clean, batch.labels))
         drift = batch.mean_over_domains(divergence(clean.log_softmax(-1), moved.log_softmax(-1)))
         return Loss(error + self.weight * drift, error=error, divergence=drift)

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from shiftproof.attacks.ascent import attackable
+from shiftproof.errors import UsageError
 from shiftproof.objectives.inner import InnerAttack
 from shiftproof.objectives.measures import cross_entropy, divergence
 from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
@@ -31,10 +32,15 @@ class TRADES(InnerAttack):
     selection: ClassVar[Selection] = "robust-source-validation"
     neutral = ({"threat": "linf:0"}, {"beta": 0.0})
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.random_start:
+            raise UsageError("trades starts at random: at the input itself the divergence is 0 and has no slope")
+
     @property
     def passes(self) -> int:
         """Forward passes of a sample in a step."""
-        return self.steps + 3
+        return self.attack_passes + 3
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The attack maximises the divergence from predictions that it asks for once."""
@@ -42,10 +48,9 @@ class TRADES(InnerAttack):
             with torch.no_grad():
                 said = scores(batch.inputs).log_softmax(-1)
             attacked = self.ascend(
-                lambda points: divergence(said, scores(points).log_softmax(-1)), batch.inputs, generator
+                scores, lambda moved: divergence(said, moved.log_softmax(-1)), batch.inputs, generator
             )
-        # one pass over both, so that BatchNorm sees the mixture
-        clean, moved = model(torch.cat([batch.inputs, attacked])).chunk(2)
+        clean, moved = model(batch.inputs), model(attacked)
         error = batch.mean_over_domains(cross_entropy(clean, batch.labels))
         drift = batch.mean_over_domains(divergence(clean.log_softmax(-1), moved.log_softmax(-1)))
         return Loss(error + self.beta * drift, error=error, divergence=drift)

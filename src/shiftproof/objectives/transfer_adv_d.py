@@ -23,9 +23,10 @@ __all__ = ["TransferAdvD"]
 )
 @dataclass(frozen=True)
 class TransferAdvD(InnerAttack):
-    """Cross-entropy of attacked inputs, and `weight` times the mean squared distance of their representations.
+    """Cross-entropy of attacked inputs, and `weight` times how far their representations moved.
 
-    Neither weight nor norm of the distance is published; these are ours.
+    Neither weight nor distance is published. Ours is the square of the difference, averaged over coordinates, so that
+    it does not grow with their number.
     """
 
     threat: ThreatOption = "l2:0.1"  # type: ignore[assignment]
@@ -37,13 +38,13 @@ class TransferAdvD(InnerAttack):
     @property
     def passes(self) -> int:
         """Forward passes of a sample in a step."""
-        return self.steps + 2
+        return self.attack_passes + 2
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
-        """The mean over domains of both parts, from one pass over both kinds of inputs."""
+        """The mean over domains of both parts."""
         parts = split(model, "transfer-adv-d")
         attacked = self.misled(model, batch, generator)
-        clean, moved = parts.encoder(torch.cat([batch.inputs, attacked])).chunk(2)
+        clean, moved = parts.encoder(batch.inputs), parts.encoder(attacked)
         error = batch.mean_over_domains(cross_entropy(parts.head(moved), batch.labels))
         distance = batch.mean_over_domains((clean - moved).square().mean(1))
         return Loss(error + self.weight * distance, error=error, distance=distance)

@@ -6,8 +6,10 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 from torch import nn
 
-from shiftproof.objectives.measures import cross_entropy, spread
+from shiftproof.catalogue import Checked
+from shiftproof.objectives.measures import cross_entropy, noise_of, spread
 from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
+from shiftproof.perturbations.noise import Noise
 from shiftproof.perturbations.threat import project
 from shiftproof.types import Batch, Loss, NonNegative, Range
 
@@ -21,7 +23,7 @@ __all__ = ["TransferNoise"]
     cost="1 forward, 1 backward",
 )
 @dataclass(frozen=True)
-class TransferNoise:
+class TransferNoise(Checked):
     """Cross-entropy under noise: "gauss" is normal of `sigma`; "sphere", the text to the letter, at most `eps` long.
 
     The letter draws standard normal noise and shortens it to an l2 norm of `eps`. In 784 dimensions that is 28 times
@@ -35,6 +37,11 @@ class TransferNoise:
     recipe = Recipe(optimiser="adam", lr=1e-4, batch=128, steps=2_000, evaluate_every=100)
     selection: ClassVar[Selection] = "source-validation"
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"sigma": 0.0, "eps": 0.0},)
+
+    @property
+    def noise(self) -> Noise | None:
+        """Under which it is selected: that of the smoothing, which a sphere is not."""
+        return noise_of(self.sigma) if self.reading == "gauss" else None
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """Mean over domains of the mean cross-entropy of the noisy inputs."""

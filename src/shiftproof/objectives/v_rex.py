@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import nn
 
+from shiftproof.catalogue import Checked
 from shiftproof.objectives.annealing import penalised
 from shiftproof.objectives.measures import cross_entropy
 from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
@@ -21,7 +22,7 @@ __all__ = ["VREx"]
     cost="1 forward, 1 backward",
 )
 @dataclass(frozen=True)
-class VREx:
+class VREx(Checked):
     """Cross-entropy, and `weight` times the variance of the risks of the domains, annealed as in IRM."""
 
     weight: Annotated[NonNegative, Range(1, 1e5, log=True)] = 1e4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections.abc import Mapping
@@ -18,19 +19,21 @@ from shiftproof.objectives.erm import ERM
 from shiftproof.rng import seeded_globals, torch_generator
 from shiftproof.testing.require import require
 from shiftproof.training.optimisers import check_recipe
-from shiftproof.types import Batch
+from shiftproof.types import Batch, Loss
 
 __all__ = ["check_objective"]
 
 _DESCENT_STEPS = 60
 _DRAWS = 32
+_MORE = 0.2
 
 
 def check_objective(objective: Objective) -> None:
     """Whether an objective keeps its promises.
 
-    Loss and gradient are finite and repeatable, the model is left as it was, the order of domains does not matter, a
-    sample goes forward as often as `passes` says, the loss is ERM's where `neutral` says so, and a toy is learnt.
+    Loss and gradient are finite and repeatable, model and batch are left as they were, the order of domains does not
+    matter, a sample goes forward as often as `passes` says, the loss is ERM's where `neutral` says so, and a toy is
+    learnt.
     """
     name = type(objective).__name__
     require(dataclasses.is_dataclass(objective) and _frozen(objective), f"{name} should be a frozen dataclass")
@@ -38,27 +41,22 @@ def check_objective(objective: Objective) -> None:
     check_recipe(objective.recipe)
     model = _toy_model()
     batch = _toy_batch(0)
-    before = {key: value.clone() for key, value in model.state_dict().items()}
-    first = _loss(objective, model, batch)
-    require(math.isfinite(first), f"{name}: the loss is {first}")
+    first = objective.loss(_toy_model(), batch, torch_generator(0, "testing", "objective", 0))
+    _check_values(name, first)
+    _check_leftovers(name, objective)
     require(
-        all(torch.equal(before[key], value) for key, value in model.state_dict().items()),
-        f"{name}.loss changes the model's state",
-    )
-    require(
-        _loss(objective, model, batch) == first,
+        _loss(objective, model, batch) == float(first.total.detach()),
         f"{name}: the same generator gives another loss; all randomness must come from it",
     )
     state = torch.get_rng_state()
     _loss(objective, model, batch)
     require(torch.equal(state, torch.get_rng_state()), f"{name}.loss draws from the global random state")
     _check_gradient(name, objective, model, batch)
-    _check_modes(name, objective, model, batch)
     _check_passes(name, objective, model, batch)
     for options in getattr(objective, "neutral", ()):
         _check_neutral(name, objective, options, model, batch)
     require(_same_mean(objective, model, batch, _reversed(batch)), f"{name}: the loss depends on the order of domains")
-    require(_learns(objective), f"{name} does not lower its loss on a toy problem in {_DESCENT_STEPS} steps")
+    require(_learns(objective), f"{name} learns nothing of a toy problem in {_DESCENT_STEPS} steps")
 
 
 def _check_gradient(name: str, objective: Objective, model: nn.Module, batch: Batch) -> None:
@@ -67,16 +65,35 @@ def _check_gradient(name: str, objective: Objective, model: nn.Module, batch: Ba
     require(any(bool(gradient.any()) for gradient in gradients), f"{name}: the gradient is 0")
 
 
-def _check_modes(name: str, objective: Objective, model: nn.Module, batch: Batch) -> None:
-    """An attack inside the loss freezes the model; after it the model is as it was."""
-    layer = next(module for module in model.modules() if isinstance(module, nn.ReLU))
-    model.train()
-    layer.eval()
-    _loss(objective, model, batch)
+def _check_values(name: str, loss: Loss) -> None:
+    for what, value in {"loss": loss.total, **loss.parts, **loss.memory}.items():
+        require(bool(value.isfinite().all()), f"{name}: {what} is {value.tolist()}")
+
+
+def _check_leftovers(name: str, objective: Objective) -> None:
+    """An attack inside the loss freezes the model; after it the model, but for statistics, and the batch are as before.
+
+    One layer is in eval mode and one parameter frozen beforehand, as in a model of which only a part is trained.
+    """
+    model, batch, untouched = _toy_model(), _toy_batch(0), _toy_batch(0)
+    layer = next(module for module in model.modules() if isinstance(module, nn.ReLU)).eval()
+    kept = next(model.parameters()).requires_grad_(False)
+    weights, hooks = [one.detach().clone() for one in model.parameters()], _hooks(model)
+    objective.loss(model, batch, torch_generator(0, "testing", "objective", 0))
+    pairs = zip(weights, model.parameters(), strict=True)
+    require(all(torch.equal(before, after) for before, after in pairs), f"{name}.loss changes the model's weights")
     modes = [module.training for module in model.modules() if module is not layer]
     require(all(modes) and not layer.training, f"{name}.loss leaves layers in another mode")
-    require(all(one.requires_grad for one in model.parameters()), f"{name}.loss leaves parameters without gradient")
-    layer.train()
+    flags = [one.requires_grad for one in model.parameters() if one is not kept]
+    require(all(flags) and not kept.requires_grad, f"{name}.loss changes which parameters are trained")
+    require(all(one.grad is None for one in model.parameters()), f"{name}.loss leaves gradients behind")
+    require(_hooks(model) == hooks, f"{name}.loss leaves hooks behind")
+    same = torch.equal(batch.inputs, untouched.inputs) and torch.equal(batch.labels, untouched.labels)
+    require(same, f"{name}.loss changes the batch")
+
+
+def _hooks(model: nn.Module) -> int:
+    return sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
 
 
 def _check_passes(name: str, objective: Objective, model: nn.Module, batch: Batch) -> None:
@@ -90,7 +107,8 @@ def _check_passes(name: str, objective: Objective, model: nn.Module, batch: Batc
     _loss(objective, model, batch)
     hook.remove()
     made = seen / len(batch.inputs)
-    require(made == said, f"{name}: a sample goes forward {made:g} times in a step, not {said} times")
+    # a look at a few samples is no pass
+    require(math.floor(made) == said, f"{name}: a sample goes forward {made:g} times in a step, not {said} times")
 
 
 def _check_neutral(name: str, objective: Any, options: dict[str, Any], model: nn.Module, batch: Batch) -> None:
@@ -112,26 +130,28 @@ def _options(objective: Any) -> dict[str, Any]:
 
 
 def _gradients(objective: Objective, model: nn.Module, batch: Batch) -> list[Tensor]:
+    model = copy.deepcopy(model)
     total = objective.loss(model, batch, torch_generator(0, "testing", "objective", 0)).total
     return list(torch.autograd.grad(total, list(model.parameters())))
 
 
 def _toy_model() -> nn.Module:
     with seeded_globals(0, "testing"):
-        return SplitModel(nn.Sequential(nn.Flatten(), nn.Linear(2 * 4 * 4, 16), nn.ReLU()), nn.Linear(16, 2))
+        convolution = [nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU()]
+        return SplitModel(nn.Sequential(*convolution, nn.Flatten(), nn.Linear(64, 16), nn.ReLU()), nn.Linear(16, 2))
 
 
-def _toy_batch(step: int, size: int = 32, memory: Mapping[str, Tensor] | None = None) -> Batch:
-    """Two domains of different difficulty; the class is which half of the image is brighter."""
+def _toy_batch(step: int, memory: Mapping[str, Tensor] | None = None) -> Batch:
+    """Two domains of different difficulty and size; the class is which half of the image is brighter."""
     generator = torch_generator(0, "testing", step)
-    inputs, labels = [], []
-    for contrast in (0.6, 0.3):
+    inputs, labels, sizes = [], [], (32, 12)
+    for contrast, size in zip((0.6, 0.3), sizes, strict=True):
         label = torch.randint(0, 2, (size,), generator=generator)
         image = 0.2 * torch.rand(size, 2, 4, 4, generator=generator)
         image[:, :, :, :2] += contrast * label.view(-1, 1, 1, 1)
         inputs.append(image + 0.1)
         labels.append(label)
-    return Batch(torch.cat(inputs), torch.cat(labels), ("easy", "hard"), (size, size), step, memory or {})
+    return Batch(torch.cat(inputs), torch.cat(labels), ("easy", "hard"), sizes, step, memory or {})
 
 
 def _reversed(batch: Batch) -> Batch:
@@ -147,7 +167,9 @@ def _reversed(batch: Batch) -> Batch:
 
 
 def _loss(objective: Objective, model: nn.Module, batch: Batch, draw: int = 0) -> float:
-    return float(objective.loss(model, batch, torch_generator(0, "testing", "objective", draw)).total.detach())
+    # of a copy: a pass in train mode moves the statistics that an attack meets
+    loss = objective.loss(copy.deepcopy(model), batch, torch_generator(0, "testing", "objective", draw))
+    return float(loss.total.detach())
 
 
 def _same_mean(objective: Objective, model: nn.Module, one: Batch, other: Batch) -> bool:
@@ -170,7 +192,14 @@ def _learns(objective: Objective) -> bool:
         optimiser.zero_grad()
         loss.total.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
-    return _loss(objective, model, _toy_batch(0)) < start
+    # a loss with a part that counts only where the answer is right may rise while the model learns
+    return _loss(objective, model, _toy_batch(0)) < start or _right(model) > _right(_toy_model()) + _MORE
+
+
+def _right(model: nn.Module) -> float:
+    batch = _toy_batch(0)
+    with torch.no_grad():
+        return float((copy.deepcopy(model).eval()(batch.inputs).argmax(1) == batch.labels).float().mean())
 
 
 def _frozen(objective: Any) -> bool:

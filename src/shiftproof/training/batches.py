@@ -10,7 +10,7 @@ import torch
 
 from shiftproof.domains import Domain
 from shiftproof.rng import numpy_generator
-from shiftproof.training.machine import channels_last
+from shiftproof.training.machine import laid_out
 from shiftproof.types import Batch, IntArray
 
 __all__ = ["Batches"]
@@ -23,15 +23,22 @@ class Batches:
     their order changes what it gives, and step t needs no step before it.
     """
 
-    def __init__(self, domains: list[Domain], size: int, seed: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        domains: list[Domain],
+        size: int,
+        seed: int,
+        device: torch.device,
+        layout: torch.memory_format = torch.contiguous_format,
+    ) -> None:
         self._domains = sorted(domains, key=lambda domain: domain.name)
-        self._size, self._seed, self._device = size, seed, device
+        self._size, self._seed, self._device, self._layout = size, seed, device, layout
         self._shuffles: dict[tuple[str, int], IntArray] = {}
 
     def __getitem__(self, step: int) -> Batch:
         parts = [domain.take(self._indices(domain, step)) for domain in self._domains]
         return Batch(
-            channels_last(torch.cat([inputs for inputs, _ in parts]).to(self._device)),
+            laid_out(torch.cat([inputs for inputs, _ in parts]).to(self._device), self._layout),
             torch.cat([labels for _, labels in parts]).to(self._device),
             tuple(domain.name for domain in self._domains),
             tuple(len(labels) for _, labels in parts),

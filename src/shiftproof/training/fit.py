@@ -16,12 +16,14 @@ __all__ = ["Fit", "Selected"]
 class Selected:
     """Which step's weights were kept, by which rule, and the mean source-validation accuracy there.
 
-    `robust_accuracy` is that under the objective's attack, if the rule is about it.
+    `noisy_accuracy` is that under the objective's noise, if it has one, and `robust_accuracy` that under its attack, if
+    the rule is about that.
     """
 
     rule: str
     step: int
     validation_accuracy: float
+    noisy_accuracy: float | None = None
     robust_accuracy: float | None = None
 
 
@@ -31,7 +33,7 @@ class Fit:
 
     `model` holds the selected weights, in eval mode; `last` the state of the last step. `history` has a row for each
     evaluation: step, mean training loss (and its named parts) since the row before, validation accuracy of every
-    source domain, under attack too if that selects.
+    source domain, under the objective's noise and attack too.
     """
 
     model: nn.Module

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -22,7 +23,7 @@ from shiftproof.training.batches import Batches
 from shiftproof.training.checkpoint import State, read_checkpoint, write_checkpoint
 from shiftproof.training.checks import check_arguments, checked_sources, identity_of
 from shiftproof.training.fit import Fit, Selected
-from shiftproof.training.machine import Clock, find_device, math_threads
+from shiftproof.training.machine import Clock, choose_layout, find_device, math_threads
 from shiftproof.training.optimisers import learning_rate, make_optimiser
 from shiftproof.training.parts import check_part, only, to_train_mode
 from shiftproof.training.selection import Validation, check_rule, mean_accuracy
@@ -63,17 +64,16 @@ def train(
     checkpoint = None if checkpoint is None else Path(checkpoint)
     domains = checked_sources(model, sources)
     run_on = find_device(device)
-    # images with their channels last are what CPU convolutions like best
-    model.to(run_on, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    layout = choose_layout(model.to(run_on), next(iter(domains)).take(np.array([0]))[0])
     identity = identity_of(model, domains, objective, recipe, rule, seed)
     state = (checkpoint and read_checkpoint(checkpoint, identity)) or State(identity, torch.get_num_threads())
     optimiser = make_optimiser(model.parameters(), recipe)
     if state.step:
         model.load_state_dict(state.model)
         optimiser.load_state_dict(state.optimiser)
-    batches = Batches([train_part(domain) for domain in domains], recipe.batch, seed, run_on)
+    batches = Batches([train_part(domain) for domain in domains], recipe.batch, seed, run_on, layout)
     held_out = [validation_part(domain) for domain in sorted(domains, key=lambda domain: domain.name)]
-    validation = Validation(held_out, rule, objective, seed)
+    validation = Validation(held_out, rule, objective, seed, layout)
     clock = Clock(state.seconds, checkpoint_seconds)
 
     with (
@@ -135,14 +135,15 @@ def _evaluate(state: State, model: nn.Module, validation: Validation) -> None:
 
 def _selected(state: State, rule: Selection) -> Selected:
     row = next(row for row in state.history if row["step"] == state.best_step)
-    robust = mean_accuracy(row["robust_validation"]) if "robust_validation" in row else None
-    return Selected(rule, state.best_step, mean_accuracy(row["validation"]), robust)
+    kinds = ("noisy_validation", "robust_validation")
+    noisy, robust = (mean_accuracy(row[kind]) if kind in row else None for kind in kinds)
+    return Selected(rule, state.best_step, mean_accuracy(row["validation"]), noisy, robust)
 
 
 def _note(state: State, loss: float) -> str:
     note = f"loss {loss:.3f}"
     if state.history:
-        note += f", validation {mean_accuracy(state.history[-1]['validation']):.1%}"
-        if "robust_validation" in state.history[-1]:
-            note += f", under attack {mean_accuracy(state.history[-1]['robust_validation']):.1%}"
+        for kind, shown in {"": "validation", "noisy_": "under noise", "robust_": "under attack"}.items():
+            if f"{kind}validation" in state.history[-1]:
+                note += f", {shown} {mean_accuracy(state.history[-1][f'{kind}validation']):.1%}"
     return note

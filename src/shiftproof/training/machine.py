@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from shiftproof.errors import UsageError
+from shiftproof.errors import ModelError, UsageError
+from shiftproof.models.outputs import logits_of
 
-__all__ = ["Clock", "channels_last", "find_device", "math_threads"]
+__all__ = ["Clock", "choose_layout", "find_device", "laid_out", "math_threads"]
 
 
 def find_device(name: str) -> torch.device:
@@ -36,9 +37,28 @@ def math_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def channels_last(inputs: Tensor) -> Tensor:
-    """Images (N x C x H x W) stored with their channels last, as convolutions on a CPU like them best."""
-    return inputs.contiguous(memory_format=torch.channels_last) if inputs.ndim == 4 else inputs
+def choose_layout(model: nn.Module, example: Tensor) -> torch.memory_format:
+    """Store the model's weights as convolutions on a CPU like them best, channels last, if it bears that.
+
+    A network that views images as rows of numbers does not; the layout that goes is what its inputs should have.
+    """
+    if example.ndim != 4:
+        return torch.contiguous_format
+    training = model.training
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    try:
+        logits_of(model.eval(), laid_out(example, torch.channels_last))
+    except ModelError:
+        model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+        return torch.contiguous_format
+    finally:
+        model.train(training)
+    return torch.channels_last
+
+
+def laid_out(inputs: Tensor, layout: torch.memory_format) -> Tensor:
+    """Images (N x C x H x W) stored in that layout; other inputs as they are."""
+    return inputs.contiguous(memory_format=layout) if inputs.ndim == 4 else inputs
 
 
 class Clock:
