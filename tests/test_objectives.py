@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 import shiftproof as sp
 from shiftproof.attacks.ascent import ascend, attackable
+from shiftproof.catalogue import plain_options
 from shiftproof.errors import ConformanceError, DataError, ModelError, UsageError
 from shiftproof.models.files import fingerprint
 from shiftproof.models.gradients import gradient_copy
@@ -511,8 +512,11 @@ def test_colored_mnist_reproduces(name: str, model: str, least: float) -> None:
 @pytest.mark.parametrize(
     ("model", "objective", "change", "code"),
     [
-        ("mlp", "glean", "objective.sigma=0.1", "constant"),
-        ("mlp-cayley", "glean", "objective.sigma=0.1", None),
+        ("mlp", "glean", "objective.anneal=0", "constant"),
+        ("mlp-cayley", "glean", "objective.anneal=0", None),
+        ("mlp", "irm", "objective.anneal=1", "never-annealed"),
+        ("mlp", "irm", "objective.anneal=0", None),
+        ("mlp", "erm", "training.part=head", "untrained-encoder"),
         ("mlp", "trades", "objective.step=0.001", "reach"),
         ("mlp", "adversarial-training", "objective.rule=raw", "raw-steps"),
         ("mlp", "adversarial-training", "objective.steps=2", None),
@@ -525,4 +529,131 @@ def test_what_weakens_a_training_is_said(
     code_, out, err = run("train", "--data", "colored-digits", "--model", model, "--objective", objective, *small)
     assert code_ == 0, err
     found = {finding["code"] for finding in json.loads(out)["findings"]}
-    assert found & {"constant", "no-constant", "reach", "raw-steps"} == ({code} if code else set())
+    weak = {"constant", "no-constant", "reach", "raw-steps", "never-annealed", "one-source", "untrained-encoder"}
+    assert found & weak == ({code} if code else set())
+
+
+@pytest.mark.parametrize("name", ["irm", "glean", "v-rex", "coral", "group-dro"])
+def test_one_source_is_nothing_to_compare(name: str, run: Callable[..., tuple[int, str, str]]) -> None:
+    small = ["--set", "training.steps=1", "--set", "training.batch=8", "--source", "e=0.1", "--out", "o"]
+    code, out, _ = run("train", "--data", "colored-digits", "--model", "mlp", "--objective", name, *small)
+    assert code == 0
+    assert "there is one source, e=0.1" in " ".join(out.split())
+
+
+# ---- what networks of users do
+
+
+class _Stashes(nn.Module):
+    """Keeps an activation, so that it can't be copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.head = nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2), nn.Linear(128, 2)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.kept = self.norm(self.conv(inputs))
+        return self.head(self.kept.flatten(1))
+
+
+class _Views(_Stashes):
+    """Views images as rows of numbers, which they are not with their channels last."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.head(self.norm(self.conv(inputs)).view(len(inputs), 128))
+
+
+class _Overwriting(_Stashes):
+    """Shifts the images that it is given."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.head(self.norm(self.conv(inputs.sub_(0.5))).flatten(1))
+
+
+class _Detaching(_Stashes):
+    """Has no gradient through its first layers, which fx would not notice."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        with torch.no_grad():
+            hidden = self.norm(self.conv(inputs)).flatten(1)
+        return self.head(hidden + inputs.flatten(1))
+
+
+@pytest.mark.parametrize("network", [_Stashes, _Views, _Overwriting, _Detaching])
+@pytest.mark.parametrize("name", ["adversarial-training", "trades", "smoothadv"])
+def test_networks_of_users_train_under_attack(network: type[nn.Module], name: str) -> None:
+    recipe = {"steps": 3, "evaluate_every": 3, "batch": 8}
+    fit = sp.train(network(), SOURCES, OBJECTIVES.create(name), recipe=recipe)
+    assert math.isfinite(fit.history[-1]["loss"])
+
+
+@pytest.mark.parametrize("small", [1.0, 1e-3])
+@pytest.mark.parametrize("hook", ["forward", "backward"])
+def test_a_copy_is_not_folded_past_a_hook(hook: str, small: float) -> None:
+    norm = nn.BatchNorm2d(2)
+    model = nn.Sequential(nn.Conv2d(2, 2, 1), norm, nn.ReLU(), nn.Flatten(), nn.Linear(128, 2)).eval()
+    with torch.no_grad():
+        model[-1].weight *= small
+        model[-1].bias *= small
+    if hook == "forward":
+        norm.register_forward_hook(lambda _module, _inputs, output: -output)
+    else:
+        norm.register_full_backward_hook(lambda _module, gradients, _outputs: (-gradients[0],))
+    inputs = torch.rand(16, *SOURCES.shape, generator=generator())
+    copied = gradient_copy(model, inputs)
+
+    def gradient(of: nn.Module) -> Tensor:
+        points = inputs.clone().requires_grad_()
+        return torch.autograd.grad(of(points)[:, 0].sum(), points)[0]
+
+    assert torch.allclose(copied(inputs), model(inputs), atol=1e-4 * small)
+    assert torch.allclose(gradient(copied), gradient(model), atol=1e-4 * small)
+
+
+def test_the_attack_moves_where_the_network_is_sure() -> None:
+    model, inputs, labels = linear([400.0, -300.0]), torch.full((1, 1, 1, 2), 0.5), torch.tensor([1])
+    with torch.no_grad():
+        model.head.bias.copy_(torch.tensor([-100.0, 100.0]))
+    objective = sp.objectives.AdversarialTraining("linf:0.1", steps=2, random_start=False)
+    moved = objective.misled(model, batch_of((inputs, labels)), generator()) - inputs
+    assert torch.allclose(moved, torch.tensor([[[[-0.1, 0.1]]]]))
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda o: o.TRADES(beta=-1), "beta of TRADES is -1; it should be greater than or equal to 0"),
+        (lambda o: o.TRADES(random_start=False), "trades starts at random"),
+        (lambda o: o.MACER(samples=0), "samples of MACER is 0"),
+        (lambda o: o.SmoothAdv(sigma=math.nan), "sigma of SmoothAdv is nan; it should be a finite number"),
+        (lambda o: o.Gaussian(math.inf), "it should be a finite number"),
+        (lambda o: o.AdversarialTraining(step=-1.0), "step of AdversarialTraining is -1.0"),
+        (lambda o: o.AdversarialTraining(rule="foo"), "rule of AdversarialTraining is 'foo'"),
+        (lambda o: o.AdversarialTraining("linf:8"), "did you mean 8/255"),
+        (lambda o: o.TransferNoise(reading="x"), "reading of TransferNoise is 'x'"),
+        (lambda o: o.IRM(anneal=-3), "anneal of IRM is -3"),
+    ],
+)
+def test_options_are_checked_in_python(make: Callable[[Any], Any], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        make(sp.objectives)
+
+
+def test_a_threat_is_written_as_it_is_read() -> None:
+    made = sp.objectives.TRADES("linf:8/255")
+    assert made == sp.objectives.TRADES(plain_options(made)["threat"])
+    assert made.threat == Threat("linf", 8 / 255)
+
+
+@pytest.mark.parametrize("name", ["smoothadv", "transfer-adv-s"])
+def test_smoothadv_without_noise_is_selected_by_the_network_itself(name: str) -> None:
+    objective = OBJECTIVES.create(name, {"sigma": 0.0, "steps": 2})
+    fit = sp.train(sp.build_model("mlp", SOURCES), SOURCES, objective, recipe={"steps": 2, "batch": 8})
+    assert (fit.selected.noisy_accuracy, fit.selected.rule) == (None, "robust-source-validation")
+
+
+@pytest.mark.parametrize("name", ["gaussian", "macer", "consistency", "stability", "deformation", "transfer-noise"])
+def test_what_is_trained_on_noise_is_selected_under_it(name: str) -> None:
+    fit = sp.train(sp.build_model("mlp", SOURCES), SOURCES, OBJECTIVES.create(name), recipe={**TINY, "steps": 12})
+    noisy = {row["step"]: sum(row["noisy_validation"].values()) / 2 for row in fit.history}
+    assert fit.selected.noisy_accuracy == noisy[fit.selected.step] == max(noisy.values())

@@ -6,16 +6,17 @@ To add a method, write one file in the folder with the registration line on top 
 from __future__ import annotations
 
 import importlib
+import math
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from importlib.metadata import entry_points
-from typing import Any, Generic, TypeVar, get_args, get_type_hints
+from typing import Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from shiftproof.errors import UnknownName, UsageError
 from shiftproof.types import Range
 
-__all__ = ["Catalogue", "Checked", "Entry", "checked_options", "options_of", "plain_options", "ranges_of"]
+__all__ = ["Catalogue", "Checked", "Entry", "checked_options", "choices_of", "options_of", "plain_options", "ranges_of"]
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -141,6 +142,8 @@ def checked_options(cls: type, options: Mapping[str, Any], owner: str) -> dict[s
                 # "Input should be a valid integer, unable to parse ..."
                 said = error.errors(include_url=False)[0]["msg"].split(", unable")[0]
                 wanted = said.replace("Input should", "it should").replace("Value error, ", "")
+                if isinstance(options[option], float) and not math.isfinite(options[option]):
+                    wanted = "it should be a finite number"
                 raise UsageError(f"{option} of {owner} is {options[option]!r}; {wanted}") from error
         elif default is ...:
             raise UsageError(f"{owner} needs a value for {option!r}")
@@ -182,10 +185,17 @@ def ranges_of(cls: type) -> dict[str, Range]:
     return {name: ranges[0] for name, ranges in found.items() if ranges}
 
 
+def choices_of(cls: type) -> dict[str, tuple[str, ...]]:
+    """The values of those options of a dataclass that take one of a few names."""
+    hints = get_type_hints(cls)
+    found = {name: get_args(hints[name]) for name in options_of(cls) if get_origin(hints[name]) is Literal}
+    return {name: some for name, some in found.items() if all(isinstance(one, str) for one in some)}
+
+
 def plain_options(method: object) -> dict[str, Any]:
     """The options of a method as they are set, in a form that fits into JSON: what does not fit is written out."""
     values = {name: getattr(method, name) for name in options_of(type(method))}
-    return {name: value if _is_plain(value) else repr(value) for name, value in values.items()}
+    return {name: value if _is_plain(value) else getattr(value, "spec", repr(value)) for name, value in values.items()}
 
 
 def _is_plain(value: object) -> bool:

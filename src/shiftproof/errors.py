@@ -95,7 +95,8 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """A sentence with the nearest of the known names, or all of them when none is near."""
     known = sorted(known)
     by_lower = {candidate.lower(): candidate for candidate in known}
-    near = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
+    near = [candidate for candidate in by_lower if len(name) > 2 and candidate.startswith(name.lower())]
+    near = near or get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
     if near:
         return f"Did you mean {by_lower[near[0]]!r}?"
     return f"Known: {', '.join(known)}." if known else "There is none."

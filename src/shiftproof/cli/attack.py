@@ -56,6 +56,7 @@ def command(
     from shiftproof.errors import UsageError
     from shiftproof.execution import check_writable
     from shiftproof.models import MODELS, load_model
+    from shiftproof.models.load import check_trained
     from shiftproof.perturbations.noise import as_noise
     from shiftproof.perturbations.threat import parse_eps
     from shiftproof.studies.attacking import Assault
@@ -75,6 +76,7 @@ def command(
     domains = load_domains(data, **options.get("data", {}))
     if model in MODELS:
         raise UsageError(f"{model!r} is a network without training; attack a trained one: --model file:PATH")
+    check_trained(model, options.get("model", {}))
     loaded = load_model(model, domains, seed=seed, **options.get("model", {})).eval()
     where = places(domains, None if domain is None else [name.strip() for name in domain.split(",")], model, limit)
     assault = Assault(loaded, where, method, budgets, noise, seed)

@@ -103,6 +103,7 @@ def command(
     from shiftproof.errors import UsageError
     from shiftproof.execution import check_writable
     from shiftproof.models import MODELS, load_model
+    from shiftproof.models.load import check_trained
     from shiftproof.models.prepare import check_compute
     from shiftproof.report.certified import nice_radii, write_certified
     from shiftproof.studies.certifying import Question, calibration_pool, places
@@ -126,6 +127,7 @@ def command(
     domains = load_domains(data, **options["data"])
     if model in MODELS:
         raise UsageError(f"{model!r} is a network without training; certify a trained one: --model file:PATH")
+    check_trained(model, options["model"])
     loaded = load_model(model, domains, seed=seed, **options["model"])
     # what a function of the user's returns is as it is: a model in train mode is refused
     if not model.startswith("python:"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -15,6 +15,7 @@ KINDS = ("domains", "models", "objectives", "training", "noise", "attacks", "cer
 
 def command(
     kind: Annotated[str | None, typer.Argument(help=f"{', '.join(KINDS)}; all if not given.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Only this one, such as: ls objectives trades")] = None,
     json: AsJson = False,
 ) -> None:
     """List what there is, from data sets to studies, with options."""
@@ -22,11 +23,16 @@ def command(
 
     if kind is not None and kind not in KINDS:
         raise UnknownName("kind", kind, KINDS)
-    listing = {name: _entries(name) for name in KINDS if kind in (None, name)}
+    listing = {one: _entries(one) for one in KINDS if kind in (None, one)}
+    if kind is not None and name is not None:
+        known = [entry["name"] for entry in listing[kind]]
+        if name not in known:
+            raise UnknownName(kind, name, known)
+        listing = {kind: [entry for entry in listing[kind] if entry["name"] == name]}
     if json:
         show_json(listing)
         return
-    for name, entries in listing.items():
+    for title, entries in listing.items():
         rows = [
             [
                 entry["name"],
@@ -36,7 +42,7 @@ def command(
             ]
             for entry in entries
         ]
-        show_table([name, "what it is", "options", "notes"], rows)
+        show_table([title, "what it is", "options", "notes"], rows)
 
 
 def _notes(entry: dict[str, Any]) -> list[str]:
@@ -45,9 +51,11 @@ def _notes(entry: dict[str, Any]) -> list[str]:
     if "recipe" in entry:
         recipe = entry["recipe"]
         notes.append(
-            f"training: {recipe['optimiser']} {recipe['lr']:g}, {recipe['steps']:,} steps of {recipe['batch']:,}, "
-            f"kept by {entry['selection']}"
+            f"training: {recipe['optimiser']} {recipe['lr']:g} {recipe['schedule']}, {recipe['steps']:,} steps of "
+            f"{recipe['batch']:,}, kept by {entry['selection']}"
         )
+    if entry.get("choices"):
+        notes.append("choices: " + "; ".join(f"{key} {', '.join(some)}" for key, some in entry["choices"].items()))
     if entry.get("ranges"):
         notes.append("search: " + ", ".join(f"{key} {value}" for key, value in entry["ranges"].items()))
     return notes
@@ -61,7 +69,7 @@ def _entries(kind: str) -> list[dict[str, Any]]:
     if kind == "training":
         return _settings()
     from shiftproof.attacks import ATTACKS
-    from shiftproof.catalogue import options_of
+    from shiftproof.catalogue import choices_of, options_of
     from shiftproof.certification import CERTIFIERS
     from shiftproof.domains import DOMAINS
     from shiftproof.models import MODELS
@@ -90,6 +98,7 @@ def _entries(kind: str) -> list[dict[str, Any]]:
                 for key, value in {**entry.options, **shared}.items()
             },
             "metadata": dict(entry.metadata),
+            "choices": {**choices_of(entry.cls), **(choices_of(Head) if kind == "models" else {})},
             **(_training(entry.cls) if kind == "objectives" else {}),
         }
         for entry in catalogues[kind]
@@ -107,9 +116,10 @@ def _training(objective: Any) -> dict[str, Any]:
 
 
 def _settings() -> list[dict[str, Any]]:
-    """What --set training.NAME=VALUE can change; every objective has defaults of its own."""
+    """What --set NAME=VALUE can change of training."""
     from shiftproof.catalogue import options_of
     from shiftproof.objectives import Recipe
+    from shiftproof.objectives.objective import Selection
     from shiftproof.training.optimisers import OPTIMISERS, SCHEDULES
 
     meaning = {
@@ -123,7 +133,16 @@ def _settings() -> list[dict[str, Any]]:
         "evaluate_every": "steps between two looks at the validation parts",
         "part": "what is trained: all, or the head alone",
     }
+    defaults = dict.fromkeys(("optimiser", "lr", "batch", "steps", "schedule", "evaluate_every"), "the objective's")
+    beside = {
+        "selection": f"whose weights are kept: {', '.join(get_args(Selection))}",
+        "model.head": "with --model file:DIR, a new head on its encoder: free, row-l1, row-l2; also model.head_layers",
+        "pretrain.data": "a data set to train on first; also pretrain.source, .objective, .training.NAME, .selection",
+    }
     return [
-        {"name": f"training.{name}", "summary": meaning[name], "options": {"default": value}}
-        for name, value in options_of(Recipe).items()
+        *(
+            {"name": f"training.{name}", "summary": meaning[name], "options": {"default": defaults.get(name, value)}}
+            for name, value in options_of(Recipe).items()
+        ),
+        *({"name": name, "summary": summary} for name, summary in beside.items()),
     ]

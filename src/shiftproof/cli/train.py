@@ -43,7 +43,10 @@ def command(
 ) -> None:
     """Train a model on the source domains and measure it on all; writes model.safetensors and model.json.
 
-    --set changes options of data, model, objective and training: --set data.size=28 --set training.steps=200
+    --set changes options of data, model, objective and training: --set data.size=28 --set objective.sigma=0.5 --set
+    training.steps=200. --set selection=last says which weights are kept. On a trained model, --model file:DIR --set
+    model.head=free --set training.part=head trains a new head; --set pretrain.data=NAME --set pretrain.objective=NAME
+    trains the network on other data first. See: shiftproof ls training
     """
     import os
     from dataclasses import asdict
@@ -63,7 +66,7 @@ def command(
     folder = out or Path("runs") / f"train-{digest(config)}"
     check_writable(folder)
     loaded = load_study_data(study)
-    beside = str(folder.resolve())
+    beside, before = str(folder.resolve()), (folder / "model.json").is_file()
     trained, card = train_to_file(
         study.models["model"],
         loaded,
@@ -100,7 +103,9 @@ def command(
         if kept[f"{kind}_accuracy"] is not None:
             accuracy += f", {kept[f'{kind}_accuracy']:.1%} {shown}"
     typer.echo(f"\nkept    step {kept['step']} of {card['recipe']['steps']} ({accuracy}; by {kept['rule']})")
-    typer.echo(f"model   {folder / 'model.safetensors'}")
+    typer.echo(f"model   {folder / 'model.safetensors'}{' (was there already)' if before else ''}")
+    if study.models["model"].pretrain is not None:
+        typer.echo(f"before  {Path(f'{folder}.pretrained', 'model.safetensors')}")
 
 
 def _study(

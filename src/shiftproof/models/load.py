@@ -22,7 +22,7 @@ from shiftproof.models.heads import Head
 from shiftproof.models.split import SplitModel
 from shiftproof.rng import seeded_globals
 
-__all__ = ["check_options", "load_model", "model_path", "read_card"]
+__all__ = ["check_options", "check_trained", "load_model", "model_path", "read_card"]
 
 
 def load_model(spec: str, domains: Domains | Domain | None = None, *, seed: int = 0, **options: Any) -> nn.Module:
@@ -67,8 +67,19 @@ def check_options(spec: str, options: Mapping[str, Any]) -> None:
         split_options(spec, options)
 
 
+def check_trained(spec: str, options: Mapping[str, Any]) -> None:
+    """Refuse to measure a head that nobody has trained."""
+    head, _ = _without_head(options)
+    if spec.startswith("file:") and head:
+        raise UsageError(
+            f"{', '.join(head)} puts a new head on {spec}, which is untrained: 'shiftproof train' trains it"
+        )
+
+
 def model_path(spec: str) -> Path:
     """The weights that `file:PATH` means: the file, or the model.safetensors of a folder that `train` wrote."""
+    if spec == "file:":
+        raise UsageError("the path behind 'file:' is empty")
     path = Path(spec.removeprefix("file:"))
     if path.is_dir():
         path = path / "model.safetensors"
@@ -144,7 +155,7 @@ def _rebuild(path: Path, card: dict[str, Any], domains: Domains | Domain | None)
     if domains is not None and card["classes"] is not None and tuple(card["classes"]) != domains.classes:
         raise ModelError(
             f"{path} tells apart {', '.join(card['classes'])}; the data has the classes {', '.join(domains.classes)}. "
-            "To train a new head on its encoder, say head='free' (--set model.head=free)"
+            "'shiftproof train --set model.head=free' trains a new head on its encoder"
         )
     record = card["architecture"]
     if record is None or str(record.get("name")).startswith("python:"):

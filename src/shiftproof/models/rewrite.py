@@ -89,14 +89,17 @@ def _fold_batchnorm(traced: fx.GraphModule) -> int:
             continue
         conv = modules.get(str(source.target)) if source.op == "call_module" else None
         shared = calls.count(source.target) > 1 or calls.count(node.target) > 1
-        plain = not (altered(norm) or altered(conv)) if conv is not None else False
-        if type(conv) is nn.Conv2d and len(source.users) == 1 and not shared and plain:
+        if type(conv) is nn.Conv2d and len(source.users) == 1 and not shared and _plain(conv) and _plain(norm):
             traced.set_submodule(str(source.target), fuse_conv_bn_eval(conv, norm))
             node.replace_all_uses_with(source)
             traced.graph.erase_node(node)
             folded += 1
     traced.recompile()
     return folded
+
+
+def _plain(layer: nn.Module) -> bool:
+    return not (altered(layer) or layer._backward_hooks or layer._backward_pre_hooks)
 
 
 def _relu_in_place(traced: fx.GraphModule) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.catalogue import checked_options
-from shiftproof.errors import ModelError
+from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.heads import Head
 from shiftproof.models.outputs import logits_of
 from shiftproof.rng import seeded_globals
@@ -56,6 +56,8 @@ class SplitModel(nn.Module):
         >>> model.with_fresh_head(load_domains("rotated-digits"), head="row-l1", head_bound=2.0).head
         RowL1Linear(64, 10, bias=True)
         """
+        if not hasattr(domains, "classes"):
+            raise UsageError(f"a head is built for the classes of domains, not for {domains!r}")
         head = Head(**checked_options(Head, options, "a head"))
         shape, classes = domains.shape, len(domains.classes)
         encoder, architecture = self.encoder, _catalogued(self.architecture)

@@ -1,6 +1,7 @@
 """Correlation alignment: representations of all domains should look alike."""
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -8,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.catalogue import Checked
+from shiftproof.objectives.annealing import compares_domains
 from shiftproof.objectives.measures import cross_entropy, split
-from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
-from shiftproof.types import Batch, Loss, NonNegative, Range
+from shiftproof.objectives.objective import OBJECTIVES, Outcome, Recipe, Selection
+from shiftproof.types import Batch, Finding, Loss, NonNegative, Range
 
 __all__ = ["CORAL"]
 
@@ -27,6 +29,10 @@ class CORAL(Checked):
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=1_000, evaluate_every=50)
     selection: ClassVar[Selection] = "source-validation"
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"weight": 0.0},)
+
+    def findings(self, outcome: Outcome) -> Iterator[Finding]:
+        """Whether there was anything to compare."""
+        return compares_domains(outcome)
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """Mean risk of the domains, and the mean difference of every two of them."""

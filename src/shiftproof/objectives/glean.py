@@ -10,10 +10,10 @@ from torch import nn
 from shiftproof.catalogue import Checked
 from shiftproof.errors import UnknownConstant
 from shiftproof.models.lipschitz import lipschitz_bound
-from shiftproof.objectives.annealing import penalised
+from shiftproof.objectives.annealing import compares_domains, never_annealed, penalised
 from shiftproof.objectives.irm import irm_penalty
 from shiftproof.objectives.measures import cross_entropy, split, spread
-from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
+from shiftproof.objectives.objective import OBJECTIVES, Outcome, Recipe, Selection
 from shiftproof.types import Batch, Finding, Loss, Natural, NonNegative, Range
 
 __all__ = ["GLEAN"]
@@ -44,11 +44,13 @@ class GLEAN(Checked):
     selection: ClassVar[Selection] = "last"
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"sigma": 0.0, "irm_weight": 0.0},)
 
-    def findings(self, model: nn.Module, shape: tuple[int, ...]) -> Iterator[Finding]:
-        """What margins in the representation are worth in inputs."""
+    def findings(self, outcome: Outcome) -> Iterator[Finding]:
+        """What margins in the representation are worth in inputs, and what kept the penalty from working."""
+        yield from never_annealed(outcome, self.anneal)
+        yield from compares_domains(outcome)
         known = "mlp-cayley and cnn-cayley have an encoder of constant 1"
         try:
-            constant = lipschitz_bound(split(model, "glean").encoder, shape)
+            constant = lipschitz_bound(split(outcome.model, "glean").encoder, outcome.shape)
         except UnknownConstant as error:
             yield Finding(
                 "warn", "no-constant", f"margins of the representation are no radii of inputs: {error}; {known}"

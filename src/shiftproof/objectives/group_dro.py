@@ -1,5 +1,6 @@
 """Distributionally robust optimisation over groups: the hardest domain counts most."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -7,9 +8,10 @@ import torch
 from torch import nn
 
 from shiftproof.catalogue import Checked
+from shiftproof.objectives.annealing import compares_domains
 from shiftproof.objectives.measures import cross_entropy
-from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
-from shiftproof.types import Batch, Loss, NonNegative, Range
+from shiftproof.objectives.objective import OBJECTIVES, Outcome, Recipe, Selection
+from shiftproof.types import Batch, Finding, Loss, NonNegative, Range
 
 __all__ = ["GroupDRO"]
 
@@ -26,6 +28,10 @@ class GroupDRO(Checked):
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=1_000, evaluate_every=50)
     selection: ClassVar[Selection] = "source-validation"
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"eta": 0.0},)
+
+    def findings(self, outcome: Outcome) -> Iterator[Finding]:
+        """Whether there was anything to compare."""
+        return compares_domains(outcome)
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The weighted mean of the risks; the weights are remembered by the names of the domains."""

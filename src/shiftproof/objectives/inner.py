@@ -12,10 +12,12 @@ from annotated_types import Interval
 from torch import Tensor, nn
 
 from shiftproof.attacks.ascent import Rule, ascend, attackable, weaknesses
+from shiftproof.attacks.attack import check_eps
 from shiftproof.attacks.pgd import PGD
 from shiftproof.catalogue import Checked
 from shiftproof.models.prepare import Precision
 from shiftproof.objectives.measures import cross_entropy
+from shiftproof.objectives.objective import Outcome
 from shiftproof.perturbations.threat import ThreatOption
 from shiftproof.types import Batch, Finding, Positive, Range
 
@@ -41,6 +43,10 @@ class InnerAttack(Checked):
 
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"threat": "linf:0"},)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_eps(self.threat)
+
     @property
     def attack_passes(self) -> int:
         """Forward passes of a sample for the attack alone."""
@@ -56,7 +62,7 @@ class InnerAttack(Checked):
         """By which the model is selected."""
         return PGD(self.threat, steps=_VALIDATION_STEPS, early_exit=True)
 
-    def findings(self, model: nn.Module, shape: tuple[int, ...]) -> Iterator[Finding]:
+    def findings(self, outcome: Outcome) -> Iterator[Finding]:
         """What weakens the attack."""
         return weaknesses(self.threat, self.steps, self.step, self.rule)
 

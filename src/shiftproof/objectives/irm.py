@@ -1,5 +1,6 @@
 """Invariant risk minimisation: one classifier that is best in every domain."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -8,10 +9,10 @@ from torch import Tensor, nn
 
 from shiftproof.catalogue import Checked
 from shiftproof.errors import DataError
-from shiftproof.objectives.annealing import penalised
+from shiftproof.objectives.annealing import compares_domains, never_annealed, penalised
 from shiftproof.objectives.measures import cross_entropy
-from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
-from shiftproof.types import Batch, Loss, Natural, NonNegative, Range
+from shiftproof.objectives.objective import OBJECTIVES, Outcome, Recipe, Selection
+from shiftproof.types import Batch, Finding, Loss, Natural, NonNegative, Range
 
 __all__ = ["IRM", "irm_penalty", "scale_slopes"]
 
@@ -27,7 +28,8 @@ class IRM(Checked):
     """Cross-entropy, and a penalty where scaling the logits would lower a domain's risk.
 
     The penalty is the squared slope of the risk in that scale, by two halves of the minibatch: the square of one mean
-    would count its variance too. It weighs at most 1 for `anneal` steps, then `weight`, and the sum is divided by it.
+    would count its variance too. (Of a domain smaller than the minibatch, the halves share samples.) It weighs at most
+    1 for `anneal` steps, then `weight`, and the sum is divided by it.
     """
 
     weight: Annotated[NonNegative, Range(10, 1e6, log=True)] = 1e4
@@ -36,6 +38,11 @@ class IRM(Checked):
     recipe = Recipe(optimiser="adam", lr=5e-4, batch=4_000, steps=500, evaluate_every=50)
     selection: ClassVar[Selection] = "last"
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"weight": 0.0},)
+
+    def findings(self, outcome: Outcome) -> Iterator[Finding]:
+        """What kept the penalty from working."""
+        yield from never_annealed(outcome, self.anneal)
+        yield from compares_domains(outcome)
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """Mean risk and mean penalty of the domains."""

@@ -12,9 +12,10 @@ from annotated_types import Interval
 from torch import nn
 
 from shiftproof.catalogue import Catalogue, checked_options
+from shiftproof.errors import UsageError
 from shiftproof.types import Batch, Loss, NonNegative, Positive
 
-__all__ = ["OBJECTIVES", "Objective", "Part", "Recipe", "Selection"]
+__all__ = ["OBJECTIVES", "Objective", "Outcome", "Part", "Recipe", "Selection"]
 
 Selection = Literal["last", "source-validation", "robust-source-validation"]
 Part = Literal["all", "head"]
@@ -40,7 +41,19 @@ class Recipe:
 
     def override(self, changes: Mapping[str, Any]) -> Recipe:
         """The same recipe with some values changed; an unknown name gets a suggestion."""
+        if "selection" in changes:
+            raise UsageError("selection stands beside training, not in it: --set selection=last")
         return replace(self, **checked_options(Recipe, changes, "training"))
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A trained model and what it was trained with, for an objective that has something to say of it."""
+
+    model: nn.Module
+    shape: tuple[int, ...]
+    recipe: Recipe
+    domains: tuple[str, ...]
 
 
 class Objective(Protocol):
@@ -49,8 +62,7 @@ class Objective(Protocol):
     The rest is optional. `passes` is how often a sample goes forward in a step, 1 unless told. `neutral` lists options
     with which the loss is that of ERM, for `check_objective`. Under a `noise`, source validation is measured as well,
     and selects. An `attack`, and `victim(model)` if that is not the model as it is, make it possible to select by
-    robust accuracy. `findings(model, shape)` yields what a reader
-    should know of a model that was trained so.
+    robust accuracy. `findings(outcome)` yields what a reader should know of a model that was trained so.
     """
 
     @property

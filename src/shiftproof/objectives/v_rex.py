@@ -1,5 +1,6 @@
 """Risk extrapolation: the risks of the domains should be equal."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -7,10 +8,10 @@ import torch
 from torch import nn
 
 from shiftproof.catalogue import Checked
-from shiftproof.objectives.annealing import penalised
+from shiftproof.objectives.annealing import compares_domains, never_annealed, penalised
 from shiftproof.objectives.measures import cross_entropy
-from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
-from shiftproof.types import Batch, Loss, Natural, NonNegative, Range
+from shiftproof.objectives.objective import OBJECTIVES, Outcome, Recipe, Selection
+from shiftproof.types import Batch, Finding, Loss, Natural, NonNegative, Range
 
 __all__ = ["VREx"]
 
@@ -31,6 +32,11 @@ class VREx(Checked):
     recipe = Recipe(optimiser="adam", lr=5e-4, batch=4_000, steps=500, evaluate_every=50)
     selection: ClassVar[Selection] = "last"
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"weight": 0.0},)
+
+    def findings(self, outcome: Outcome) -> Iterator[Finding]:
+        """What kept the penalty from working."""
+        yield from never_annealed(outcome, self.anneal)
+        yield from compares_domains(outcome)
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The mean of the risks and their variance."""

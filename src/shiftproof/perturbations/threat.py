@@ -62,6 +62,11 @@ class Threat:
             raise UsageError(f"the threat is {text!r}; write a norm and a size, such as linf:8/255")
         return cls(norm.strip(), parse_eps(eps))  # type: ignore[arg-type]
 
+    @property
+    def spec(self) -> str:
+        """The text that `parse` reads."""
+        return f"{self.norm}:{self.eps!r}"
+
     def __str__(self) -> str:
         return f"{self.norm} {self.eps:g}"
 

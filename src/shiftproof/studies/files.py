@@ -172,6 +172,8 @@ def _sentence(location: Location, details: Any, shown: str, lines: dict[Location
         inner = {**dict.fromkeys(options_of(Recipe), "training"), **dict.fromkeys(of_model, "model")}
         hint = f"Did you mean '{inner[key]}.{key}'?" if key in inner else suggestion(key, _keys_at(location[:-1]))
         return f"{place}: unknown key {key!r}. {hint}"
+    if details["type"] in ("model_type", "model_attributes_type"):
+        return f"{place}: {dotted} should be a name, or a mapping with its keys, not {details['input']!r}"
     if details["type"] == "missing":
         return f"{place}: the key {dotted!r} is missing"
     return f"{place}: {dotted}: {details['msg'][0].lower() + details['msg'][1:]}, not {details['input']!r}"

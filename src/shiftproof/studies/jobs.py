@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,9 +14,10 @@ from shiftproof.domains import Domains
 from shiftproof.errors import StorageError
 from shiftproof.evidence import slug
 from shiftproof.execution import Mode
-from shiftproof.models import load_model, read_card, save_model
+from shiftproof.models import MODELS, load_model, read_card, save_model
 from shiftproof.models.files import load_weights, read_weights
 from shiftproof.models.load import model_path
+from shiftproof.objectives.objective import Outcome
 from shiftproof.studies.data import StudyData
 from shiftproof.studies.environment import environment
 from shiftproof.studies.pretraining import first_phase, new_head, phase_data, untrained
@@ -56,12 +58,8 @@ def train_to_file(
     }
     if path.with_suffix(".json").exists():
         card = read_card(path)
-        if card.get("request") != digest(request):
-            raise StorageError(
-                f"{path} holds a model that was trained otherwise ({card.get('objective', {}).get('name')} on "
-                f"{', '.join(card.get('sources', []))}, seed {card.get('seed')}); choose another --out, "
-                f"or remove it and {checkpoint.name}"
-            )
+        _check_same(card, request, path)
+        checkpoint.unlink(missing_ok=True)
         return _reload(spec, sources, path), card
     running: dict[str, Any] = {"device": device, "progress": progress}
     start = spec.model
@@ -69,8 +67,8 @@ def train_to_file(
         assert extractor is not None
         # what does not fit is noticed before the first phase, not after it
         untrained(spec, sources, before.sources)
-        phase, known = first_phase(spec, spec.pretrain), {"data": request["pretrain"]["data"], **running}
-        train_to_file(phase, before, extractor[0], extractor[1], seed=seed, label=f"pre-{label}", **known)
+        phase, data = first_phase(spec, spec.pretrain), request["pretrain"]["data"]
+        train_to_file(phase, before, *extractor, seed=seed, data=data, label=f"pre-{label}", **running)
         start = Choice(name=f"file:{extractor[0]}", **new_head(spec.model))
     model = load_model(start.name, sources, seed=request["seed"], **start.options)
     objective, recipe = objective_of(spec)
@@ -88,14 +86,27 @@ def train_to_file(
     initial = _initial(start, None if before is None else path.parent)
     card = {**_card(fit, sources, request), "initial": initial, "request": digest(request)}
     save_model(fit.model.cpu(), path, card)
+    checkpoint.unlink(missing_ok=True)
     # measured is what the file holds, so that a resumed run measures the same
     return _reload(spec, sources, path), read_card(path)
 
 
+def _check_same(card: dict[str, Any], request: dict[str, Any], path: Path) -> None:
+    if card.get("request") == digest(request):
+        return
+    known = ("objective", "recipe", "seed", "data", "sources", "target", "fingerprints")
+    changed = [key for key in known if card.get(key) != json.loads(json.dumps(request[key]))] or ["model"]
+    message = f"{path} holds a model that was trained otherwise (another {', '.join(changed)})"
+    raise StorageError(f"{message}: choose another --out, or remove it")
+
+
 def training_findings(name: str, spec: ModelSpec, model: nn.Module, sources: Domains) -> list[Finding]:
-    """What the objective has to say of the model that it gave."""
-    objective, _ = objective_of(spec)
-    said = objective.findings(model, sources.shape) if hasattr(objective, "findings") else ()
+    """What the objective has to say of the model that it gave, and whether a head stands on an encoder by chance."""
+    objective, recipe = objective_of(spec)
+    outcome = Outcome(model, sources.shape, recipe, sources.names)
+    said = list(objective.findings(outcome)) if hasattr(objective, "findings") else []
+    if recipe.part == "head" and spec.pretrain is None and spec.model.name in MODELS:
+        said.append(Finding("warn", "untrained-encoder", "only the head was trained, on an encoder of random weights"))
     return [replace(finding, message=f"{name}: {finding.message}") for finding in said]
 
 

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -16,9 +16,11 @@ from shiftproof.catalogue import checked_options
 from shiftproof.models import SplitModel
 from shiftproof.objectives import Objective, Recipe
 from shiftproof.objectives.erm import ERM
+from shiftproof.objectives.objective import Selection
 from shiftproof.rng import seeded_globals, torch_generator
 from shiftproof.testing.require import require
 from shiftproof.training.optimisers import check_recipe
+from shiftproof.training.selection import check_rule
 from shiftproof.types import Batch, Loss
 
 __all__ = ["check_objective"]
@@ -39,6 +41,9 @@ def check_objective(objective: Objective) -> None:
     require(dataclasses.is_dataclass(objective) and _frozen(objective), f"{name} should be a frozen dataclass")
     require(isinstance(objective.recipe, Recipe), f"{name}.recipe should be a Recipe")
     check_recipe(objective.recipe)
+    rule = getattr(objective, "selection", None)
+    require(rule in get_args(Selection), f"{name}.selection is {rule!r}; it should be one of {get_args(Selection)}")
+    check_rule(objective.selection, objective)
     model = _toy_model()
     batch = _toy_batch(0)
     first = objective.loss(_toy_model(), batch, torch_generator(0, "testing", "objective", 0))

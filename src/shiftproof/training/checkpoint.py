@@ -58,7 +58,7 @@ def read_checkpoint(path: Path, identity: dict[str, Any]) -> State | None:
     if state.identity != identity:
         changed = sorted(key for key in identity if state.identity.get(key) != identity[key])
         raise TrainingError(
-            f"the checkpoint {path} belongs to another training run (its {', '.join(changed)} differ); "
+            f"the checkpoint {path} belongs to another training run (another {', '.join(changed)}); "
             "choose another place, or remove it to start over"
         )
     return state
