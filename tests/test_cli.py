@@ -110,10 +110,11 @@ def test_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
     assert colour["e=0.9"] < 0.25
     assert gray["e=0.9"] > 0.6
     codes = [finding["code"] for finding in result["findings"]]
-    assert codes[:3] == ["collapse", "holds", "holds"]
-    assert codes[3] == "guarantee-shrinks"
+    assert codes[:4] == ["collapse", "holds", "holds", "holds"]
+    assert codes[4] == "guarantee-shrinks"
     certified = {(one["model"], one["domain"]): one for one in result["certified"]}
     assert certified["gray, noise", "e=0.9"]["certified_accuracy"]["0.25"] > 0.45
+    assert certified["gray, attacked", "e=0.9"]["certified_accuracy"]["0.5"] > 0.3
     assert certified["sees colour", "e=0.9"]["certified_accuracy"]["0.25"] < 0.25
     assert Path(result["report"]).is_file()
     code, out, _ = run("run", "quickstart", "--out", tmp_path / "run")

@@ -381,8 +381,8 @@ def test_bad_scales(name: str, value: Any) -> None:
         (lambda: as_noise({"sigma": 1}), "is no noise; write one as 'rotation:0.5'"),
         (lambda: as_noise(0.5), "0.5 is no noise"),
         (lambda: as_noise(noise.Gaussian), "the class Gaussian is no noise"),
-        (lambda: objectives.Gaussian(-1), "sigma is -1; it should be 0 or above"),
-        (lambda: objectives.Gaussian(math.nan), "sigma is nan; it should be 0 or above"),
+        (lambda: objectives.Gaussian(-1), "sigma of Gaussian is -1; it should be greater than or equal to 0"),
+        (lambda: objectives.Gaussian(math.nan), "sigma of Gaussian is nan; it should be a finite number"),
         (
             lambda: OBJECTIVES.create("deformation", {"noise": "rotation:2"}),
             "sigma is 2.0; it should be a finite number above 0",

@@ -484,14 +484,14 @@ def test_selecting_by_robust_accuracy_needs_an_attack(run: Callable[..., tuple[i
 
 
 @needs_data
-def test_invariance_and_margins_on_colored_mnist() -> None:
-    """A tenth of the recipe: colour is unlearnt, which no selection on the sources would have kept."""
+def test_invariance_is_learnt_on_colored_mnist() -> None:
+    """A short version of the recipe: colour is unlearnt, which no selection on the sources would have kept."""
     sources, _ = sp.load_domains("colored-mnist").leave_out("e=0.9")
-    recipe = {"steps": 80, "batch": 2_000, "evaluate_every": 40}
-    fit = sp.train(sp.build_model("mlp", sources), sources, sp.objectives.IRM(anneal=40), recipe=recipe)
-    before, after = (sum(row["validation"].values()) / 2 for row in fit.history)
-    assert fit.selected.step == 80
-    assert after < before
+    recipe = {"steps": 90, "batch": 2_000, "evaluate_every": 30, "lr": 2e-3}
+    fit = sp.train(sp.build_model("mlp", sources), sources, sp.objectives.IRM(anneal=30), recipe=recipe)
+    assert fit.selected.step == 90
+    assert fit.history[-1]["penalty"] < fit.history[0]["penalty"] / 4
+    assert fit.selected.validation_accuracy < 0.75
 
 
 @needs_data

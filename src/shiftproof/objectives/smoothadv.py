@@ -1,6 +1,7 @@
 """Training on attacks against the smoothed classifier."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -9,15 +10,15 @@ from annotated_types import Interval
 from torch import Tensor, nn
 
 from shiftproof.attacks import Base, Smoothed, Victim
-from shiftproof.attacks.ascent import ascend, attackable
+from shiftproof.attacks.ascent import ascend, attackable, weaknesses
 from shiftproof.attacks.pgd import PGD
 from shiftproof.catalogue import Checked
 from shiftproof.models.prepare import Precision
 from shiftproof.objectives.measures import cross_entropy, noise_of, spread
-from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
+from shiftproof.objectives.objective import OBJECTIVES, Outcome, Recipe, Selection
 from shiftproof.perturbations import Threat
 from shiftproof.perturbations.noise import Noise
-from shiftproof.types import Batch, Loss, NonNegative, Positive, Range
+from shiftproof.types import Batch, Finding, Loss, NonNegative, Positive, Range
 
 __all__ = ["SmoothAdv"]
 
@@ -68,6 +69,10 @@ class SmoothAdv(Checked):
         """The majority vote under the noise of training."""
         noise = self.noise
         return Base(model) if noise is None else Smoothed(model, noise, max(4, self.samples), _VALIDATION_VOTES)
+
+    def findings(self, outcome: Outcome) -> Iterator[Finding]:
+        """What weakens the attack."""
+        return weaknesses(Threat("l2", self.eps), self.steps, self.step, "steepest")
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """Mean over domains of the mean cross-entropy of all noisy copies of the attacked inputs."""
