@@ -1,13 +1,42 @@
 """Penalties that start small, or a network would satisfy them before it has learnt anything."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 from torch import Tensor
 
-from shiftproof.objectives.objective import Outcome
-from shiftproof.types import Finding
+from shiftproof.catalogue import Checked
+from shiftproof.objectives.objective import Outcome, Recipe, Selection
+from shiftproof.types import Finding, Natural, NonNegative, Range
 
-__all__ = ["compares_domains", "never_annealed", "penalised"]
+__all__ = ["AnnealedPenalty", "compares_domains", "never_annealed", "penalised"]
+
+
+@dataclass(frozen=True)
+class AnnealedPenalty(Checked):
+    """A penalty that weighs at most 1 for `anneal` steps, then `weight`; the sum is divided by that.
+
+    Source validation would pick the weights from before the penalty, so that the last ones are kept.
+    """
+
+    weight: Annotated[NonNegative, Range(1, 1e6, log=True)] = 1e4
+    anneal: Annotated[Natural, Range(50, 250)] = 150
+
+    recipe = Recipe(optimiser="adam", lr=5e-4, batch=4_000, steps=500, evaluate_every=50)
+    selection: ClassVar[Selection] = "last"
+    neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"weight": 0.0},)
+
+    def findings(self, outcome: Outcome) -> Iterator[Finding]:
+        """What kept the penalty from working."""
+        yield from never_annealed(outcome, self.anneal)
+        yield from compares_domains(outcome)
+
+    def total(self, error: Tensor, penalty: Tensor, step: int) -> Tensor:
+        """What is minimised at a step."""
+        return penalised(error, penalty, self.weight, self.anneal, step)
 
 
 def penalised(error: Tensor, penalty: Tensor, weight: float, anneal: int, step: int) -> Tensor:

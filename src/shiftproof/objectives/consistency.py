@@ -6,10 +6,9 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from shiftproof.catalogue import Checked
-from shiftproof.objectives.measures import cross_entropy, divergence, noise_of, noisy_copies
+from shiftproof.objectives.measures import cross_entropy, divergence, noisy_copies
 from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
-from shiftproof.perturbations.noise import Noise
+from shiftproof.objectives.smoothed import ForSmoothing
 from shiftproof.types import Batch, Loss, NonNegative, Positive, Range
 
 __all__ = ["Consistency"]
@@ -22,13 +21,12 @@ __all__ = ["Consistency"]
     cost="samples forward and backward",
 )
 @dataclass(frozen=True)
-class Consistency(Checked):
+class Consistency(ForSmoothing):
     """Mean cross-entropy of noisy copies, `weight` times how they disagree, `entropy` times that of their mean.
 
     Copies of an input disagree by the mean of KL(mean of the copies' probabilities || those of a copy).
     """
 
-    sigma: Annotated[NonNegative, Range(0.12, 1.0, log=True)] = 0.25
     samples: Annotated[Positive, Range(2, 4)] = 2
     weight: Annotated[NonNegative, Range(5, 20, log=True)] = 10.0
     entropy: Annotated[NonNegative, Range(0, 1)] = 0.5
@@ -44,11 +42,6 @@ class Consistency(Checked):
     def passes(self) -> int:
         """Forward passes of a sample in a step."""
         return self.samples
-
-    @property
-    def noise(self) -> Noise | None:
-        """Under which it is selected."""
-        return noise_of(self.sigma)
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The mean over domains of all three parts."""

@@ -1,17 +1,15 @@
 """Training on inputs with Gaussian noise, so that votes under such noise agree."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from shiftproof.catalogue import Checked
-from shiftproof.objectives.measures import noise_of
 from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
-from shiftproof.perturbations.noise import Noise
-from shiftproof.types import Batch, Loss, NonNegative, Range
+from shiftproof.objectives.smoothed import ForSmoothing
+from shiftproof.types import Batch, Loss
 
 __all__ = ["Gaussian"]
 
@@ -20,19 +18,12 @@ __all__ = ["Gaussian"]
     "gaussian", paper="Cohen et al. 2019", buys="L2 radii under noise of that sigma", cost="1 forward, 1 backward"
 )
 @dataclass(frozen=True)
-class Gaussian(Checked):
+class Gaussian(ForSmoothing):
     """Cross-entropy under normal noise of standard deviation `sigma`, a fresh draw for every image and step."""
-
-    sigma: Annotated[NonNegative, Range(0.12, 1.0, log=True)] = 0.25
 
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=2_000, schedule="cosine", evaluate_every=100)
     selection: ClassVar[Selection] = "source-validation"
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"sigma": 0.0},)
-
-    @property
-    def noise(self) -> Noise | None:
-        """Under which it is selected."""
-        return noise_of(self.sigma)
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """Mean over domains of the mean cross-entropy of the noisy inputs."""

@@ -1,18 +1,15 @@
 """Invariant risk minimisation: one classifier that is best in every domain."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from shiftproof.catalogue import Checked
 from shiftproof.errors import DataError
-from shiftproof.objectives.annealing import compares_domains, never_annealed, penalised
+from shiftproof.objectives.annealing import AnnealedPenalty
 from shiftproof.objectives.measures import cross_entropy
-from shiftproof.objectives.objective import OBJECTIVES, Outcome, Recipe, Selection
-from shiftproof.types import Batch, Finding, Loss, Natural, NonNegative, Range
+from shiftproof.objectives.objective import OBJECTIVES
+from shiftproof.types import Batch, Loss
 
 __all__ = ["IRM", "irm_penalty", "scale_slopes"]
 
@@ -24,32 +21,19 @@ __all__ = ["IRM", "irm_penalty", "scale_slopes"]
     cost="1 forward, 1 backward",
 )
 @dataclass(frozen=True)
-class IRM(Checked):
+class IRM(AnnealedPenalty):
     """Cross-entropy, and a penalty where scaling the logits would lower a domain's risk.
 
     The penalty is the squared slope of the risk in that scale, by two halves of the minibatch: the square of one mean
-    would count its variance too. (Of a domain smaller than the minibatch, the halves share samples.) It weighs at most
-    1 for `anneal` steps, then `weight`, and the sum is divided by it.
+    would count its variance too. (Of a domain smaller than the minibatch, the halves share samples.)
     """
-
-    weight: Annotated[NonNegative, Range(10, 1e6, log=True)] = 1e4
-    anneal: Annotated[Natural, Range(50, 250)] = 150
-
-    recipe = Recipe(optimiser="adam", lr=5e-4, batch=4_000, steps=500, evaluate_every=50)
-    selection: ClassVar[Selection] = "last"
-    neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"weight": 0.0},)
-
-    def findings(self, outcome: Outcome) -> Iterator[Finding]:
-        """What kept the penalty from working."""
-        yield from never_annealed(outcome, self.anneal)
-        yield from compares_domains(outcome)
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """Mean risk and mean penalty of the domains."""
         logits = model(batch.inputs)
         error = batch.mean_over_domains(cross_entropy(logits, batch.labels))
         penalty = irm_penalty(logits, batch)
-        return Loss(penalised(error, penalty, self.weight, self.anneal, batch.step), error=error, penalty=penalty)
+        return Loss(self.total(error, penalty, batch.step), error=error, penalty=penalty)
 
 
 def irm_penalty(logits: Tensor, batch: Batch) -> Tensor:

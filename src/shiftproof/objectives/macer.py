@@ -9,10 +9,9 @@ import torch.nn.functional as F
 from annotated_types import Interval
 from torch import Tensor, nn
 
-from shiftproof.catalogue import Checked
-from shiftproof.objectives.measures import noise_of, noisy_copies
+from shiftproof.objectives.measures import noisy_copies
 from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
-from shiftproof.perturbations.noise import Noise
+from shiftproof.objectives.smoothed import ForSmoothing
 from shiftproof.types import Batch, Loss, NonNegative, Positive, Range
 
 __all__ = ["MACER"]
@@ -27,14 +26,13 @@ Temperature = Annotated[float, Interval(gt=0, lt=math.inf)]
     cost="samples forward and backward",
 )
 @dataclass(frozen=True)
-class MACER(Checked):
+class MACER(ForSmoothing):
     """Cross-entropy of the mean probabilities under noise, and `weight` times how far the soft radius is below `gamma`.
 
     Soft radii are those of probabilities at inverse temperature `beta`; they count, up to a gap of `gamma`, where the
     smoothed answer is right. A weight of 12 is for sigma 0.25; for 0.5 others take 4.
     """
 
-    sigma: Annotated[NonNegative, Range(0.12, 1.0, log=True)] = 0.25
     samples: Annotated[Positive, Range(4, 16, log=True)] = 16
     weight: Annotated[NonNegative, Range(1, 16, log=True)] = 12.0
     gamma: Annotated[NonNegative, Range(4, 8)] = 8.0
@@ -48,11 +46,6 @@ class MACER(Checked):
     def passes(self) -> int:
         """Forward passes of a sample in a step."""
         return self.samples
-
-    @property
-    def noise(self) -> Noise | None:
-        """Under which it is selected."""
-        return noise_of(self.sigma)
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The mean over domains of both parts."""

@@ -12,12 +12,11 @@ from torch import Tensor, nn
 from shiftproof.attacks import Base, Smoothed, Victim
 from shiftproof.attacks.ascent import ascend, attackable, weaknesses
 from shiftproof.attacks.pgd import PGD
-from shiftproof.catalogue import Checked
 from shiftproof.models.prepare import Precision
-from shiftproof.objectives.measures import cross_entropy, noise_of, spread
+from shiftproof.objectives.measures import cross_entropy, spread
 from shiftproof.objectives.objective import OBJECTIVES, Outcome, Recipe, Selection
+from shiftproof.objectives.smoothed import ForSmoothing
 from shiftproof.perturbations import Threat
-from shiftproof.perturbations.noise import Noise
 from shiftproof.types import Batch, Finding, Loss, NonNegative, Positive, Range
 
 __all__ = ["SmoothAdv"]
@@ -32,14 +31,13 @@ _VALIDATION_STEPS, _VALIDATION_VOTES = 4, 32
     cost="samples (steps + 1) forward and backward",
 )
 @dataclass(frozen=True)
-class SmoothAdv(Checked):
+class SmoothAdv(ForSmoothing):
     """Cross-entropy of noisy inputs moved, in l2, to where their mean probability of the label is low.
 
     The attack is on -log of the mean over `samples` noisy copies, and training sees the same noise. A step is
     2 eps / `steps` long; gradients are normalised.
     """
 
-    sigma: Annotated[NonNegative, Range(0.12, 1.0, log=True)] = 0.25
     eps: Annotated[NonNegative, Range(0.25, 2.0, log=True)] = 0.5
     steps: Annotated[Positive, Range(2, 10)] = 10
     samples: Annotated[Positive, Range(1, 8, log=True)] = 2
@@ -59,11 +57,6 @@ class SmoothAdv(Checked):
     def attack(self) -> PGD:
         """By which the model is selected, against `victim`."""
         return PGD(Threat("l2", self.eps), steps=_VALIDATION_STEPS, early_exit=True)
-
-    @property
-    def noise(self) -> Noise | None:
-        """Under which it is measured."""
-        return noise_of(self.sigma)
 
     def victim(self, model: nn.Module) -> Victim:
         """The majority vote under the noise of training."""

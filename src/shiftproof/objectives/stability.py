@@ -6,10 +6,9 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import nn
 
-from shiftproof.catalogue import Checked
-from shiftproof.objectives.measures import cross_entropy, divergence, noise_of, noisy_copies
+from shiftproof.objectives.measures import cross_entropy, divergence, noisy_copies
 from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
-from shiftproof.perturbations.noise import Noise
+from shiftproof.objectives.smoothed import ForSmoothing
 from shiftproof.types import Batch, Loss, NonNegative, Range
 
 __all__ = ["Stability"]
@@ -22,21 +21,15 @@ __all__ = ["Stability"]
     cost="2 forward and backward",
 )
 @dataclass(frozen=True)
-class Stability(Checked):
+class Stability(ForSmoothing):
     """Cross-entropy of the inputs as they are, and `weight` times KL(f(x) || f(x + noise))."""
 
-    sigma: Annotated[NonNegative, Range(0.12, 1.0, log=True)] = 0.25
     weight: Annotated[NonNegative, Range(0.5, 8, log=True)] = 2.0
 
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=1_500, schedule="cosine", evaluate_every=100)
     selection: ClassVar[Selection] = "source-validation"
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"sigma": 0.0}, {"weight": 0.0})
     passes: ClassVar[int] = 2
-
-    @property
-    def noise(self) -> Noise | None:
-        """Under which it is selected."""
-        return noise_of(self.sigma)
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The mean over domains of both parts."""
