@@ -657,3 +657,19 @@ def test_what_is_trained_on_noise_is_selected_under_it(name: str) -> None:
     fit = sp.train(sp.build_model("mlp", SOURCES), SOURCES, OBJECTIVES.create(name), recipe={**TINY, "steps": 12})
     noisy = {row["step"]: sum(row["noisy_validation"].values()) / 2 for row in fit.history}
     assert fit.selected.noisy_accuracy == noisy[fit.selected.step] == max(noisy.values())
+
+
+@needs_data
+@pytest.mark.slow
+def test_fashion_mnist_reproduces() -> None:
+    """A third of the default steps is enough for half of the images to survive what leaves none of plain training."""
+    torch.set_num_threads(2)
+    clothes = sp.load_domains("fashion-mnist")
+    few = sp.held_out(clothes["fashion-mnist"]).subset(np.arange(500))
+    attack = sp.attacks.PGD("linf:0.1", steps=20)
+
+    def robust(objective: Any) -> float:
+        fit = sp.train(sp.build_model("cnn", clothes), clothes, objective, recipe={"steps": 300})
+        return sp.attack(fit.model, few, attack).robust_accuracy
+
+    assert robust(sp.objectives.AdversarialTraining("linf:0.1")) > robust(sp.objectives.ERM()) + 0.3
