@@ -98,14 +98,19 @@ def command(
         return
     show_accuracy(table)
     show_findings(findings)
+    typer.echo(f"\nkept    step {kept['step']} of {card['recipe']['steps']} ({_why(kept)})")
+    typer.echo(f"model   {folder / 'model.safetensors'}{' (was there already)' if before else ''}")
+    if study.models["model"].pretrain is not None:
+        typer.echo(f"before  {Path(f'{folder}.pretrained', 'model.safetensors')}")
+
+
+def _why(kept: dict[str, Any]) -> str:
+    """The accuracies of the kept step, and the rule that chose it."""
     accuracy = f"{kept['validation_accuracy']:.1%} on source validation"
     for kind, shown in {"noisy": "under noise", "robust": "under attack"}.items():
         if kept[f"{kind}_accuracy"] is not None:
             accuracy += f", {kept[f'{kind}_accuracy']:.1%} {shown}"
-    typer.echo(f"\nkept    step {kept['step']} of {card['recipe']['steps']} ({accuracy}; by {kept['rule']})")
-    typer.echo(f"model   {folder / 'model.safetensors'}{' (was there already)' if before else ''}")
-    if study.models["model"].pretrain is not None:
-        typer.echo(f"before  {Path(f'{folder}.pretrained', 'model.safetensors')}")
+    return f"{accuracy}; by {kept['rule']}"
 
 
 def _study(

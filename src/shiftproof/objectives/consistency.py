@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from shiftproof.objectives.measures import cross_entropy, divergence, noisy_copies
+from shiftproof.objectives.measures import cross_entropy, divergence, noisy_logits
 from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
 from shiftproof.objectives.smoothed import ForSmoothing
 from shiftproof.types import Batch, Loss, NonNegative, Positive, Range
@@ -45,8 +45,7 @@ class Consistency(ForSmoothing):
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The mean over domains of all three parts."""
-        copies = noisy_copies(batch.inputs, self.sigma, self.samples, generator)
-        logits = model(copies).reshape(self.samples, len(batch.labels), -1)
+        logits = noisy_logits(model, batch.inputs, self.sigma, self.samples, generator)
         error, disagreement, doubt = map(batch.mean_over_domains, self.parts(logits, batch.labels))
         total = error + self.weight * disagreement + self.entropy * doubt
         return Loss(total, error=error, disagreement=disagreement, entropy=doubt)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from annotated_types import Interval
 from torch import Tensor, nn
 
-from shiftproof.objectives.measures import noisy_copies
+from shiftproof.objectives.measures import noisy_logits
 from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
 from shiftproof.objectives.smoothed import ForSmoothing
 from shiftproof.types import Batch, Loss, NonNegative, Positive, Range
@@ -49,8 +49,7 @@ class MACER(ForSmoothing):
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The mean over domains of both parts."""
-        copies = noisy_copies(batch.inputs, self.sigma, self.samples, generator)
-        logits = model(copies).reshape(self.samples, len(batch.labels), -1)
+        logits = noisy_logits(model, batch.inputs, self.sigma, self.samples, generator)
         errors, shortfalls = self.parts(logits, batch.labels)
         error, shortfall = batch.mean_over_domains(errors), batch.mean_over_domains(shortfalls)
         return Loss(error + self.weight * shortfall, error=error, shortfall=shortfall)

@@ -10,7 +10,7 @@ from shiftproof.errors import ModelError
 from shiftproof.models import SplitModel
 from shiftproof.perturbations.noise import Noise, as_noise
 
-__all__ = ["cross_entropy", "divergence", "noise_of", "noisy_copies", "split", "spread"]
+__all__ = ["cross_entropy", "divergence", "noise_of", "noisy_copies", "noisy_logits", "split", "spread"]
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -31,6 +31,12 @@ def noisy_copies(inputs: Tensor, sigma: float, samples: int, generator: torch.Ge
     """Inputs (N x ...) with normal noise: samples * N of them, all inputs once and then all again."""
     draws = spread((samples * len(inputs), *inputs.shape[1:]), sigma, generator).to(inputs)
     return inputs.repeat(samples, *[1] * (inputs.ndim - 1)) + draws
+
+
+def noisy_logits(model: nn.Module, inputs: Tensor, sigma: float, samples: int, generator: torch.Generator) -> Tensor:
+    """Logits (samples x N x K) of noisy copies of inputs (N x ...), in one pass."""
+    logits: Tensor = model(noisy_copies(inputs, sigma, samples, generator))
+    return logits.reshape(samples, len(inputs), -1)
 
 
 def noise_of(sigma: float) -> Noise | None:

@@ -95,7 +95,9 @@ def _check_same(card: dict[str, Any], request: dict[str, Any], path: Path) -> No
     if card.get("request") == digest(request):
         return
     known = ("objective", "recipe", "seed", "data", "sources", "target", "fingerprints")
-    changed = [key for key in known if card.get(key) != json.loads(json.dumps(request[key]))] or ["model"]
+    changed = [key for key in known if card.get(key) != json.loads(json.dumps(request[key]))] or [
+        "network, selection or first phase"
+    ]
     message = f"{path} holds a model that was trained otherwise (another {', '.join(changed)})"
     raise StorageError(f"{message}: choose another --out, or remove it")
 
