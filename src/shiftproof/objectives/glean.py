@@ -1,4 +1,4 @@
-"""Invariance and noise in the representation, for certificates that hold on domains not seen."""
+"""Invariance, and noise in the representation: margins for certificates where shortcuts of the sources fail."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
