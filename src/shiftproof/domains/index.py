@@ -11,7 +11,7 @@ from pathlib import Path
 from shiftproof.domains.images import Directory, Files, is_image
 from shiftproof.errors import DataError
 
-__all__ = ["LAYOUT", "Index", "Row", "index_of_manifest", "index_of_tree"]
+__all__ = ["LAYOUT", "Index", "Row", "index_of_manifest", "index_of_tree", "torn_groups"]
 
 LAYOUT = "root/domain/class/image.png, or a CSV file with columns path,label,domain and perhaps split,group"
 SPLITS = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation", "test": "test"}
@@ -95,7 +95,7 @@ def index_of_manifest(path: Path) -> Index:
         filled = sum(bool(getattr(row, column)) for row in rows)
         if 0 < filled < len(rows):
             problems.append(f"{path}: {len(rows) - filled} rows have no {column} while others do; fill in all or none")
-    problems += _torn_groups(path, rows)
+    problems += torn_groups(path, rows)
     repeated = [name for name, times in Counter(row.path for row in rows).items() if times > 1]
     if repeated:
         problems.append(f"{path} lists {len(repeated)} files more than once, such as {repeated[0]}")
@@ -118,7 +118,7 @@ def _empty_folders(files: Files, rows: list[Row]) -> list[str]:
     return empty
 
 
-def _torn_groups(path: Path, rows: list[Row]) -> list[str]:
+def torn_groups(path: Path, rows: list[Row]) -> list[str]:
     """Groups that the split column puts on both sides of training: their test rows would be no test."""
     splits: dict[str, set[str]] = {}
     for row in rows:

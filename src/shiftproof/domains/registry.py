@@ -9,9 +9,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from shiftproof.catalogue import Catalogue
 from shiftproof.domains.domain import Domains
+from shiftproof.domains.registries import command_for
 from shiftproof.errors import DataNotFound, UnknownName, UsageError
 
-__all__ = ["DOMAINS", "DataSet", "data_folder", "data_set", "find_file", "load_domains", "look_for"]
+__all__ = ["DOMAINS", "PREFIXED", "DataSet", "data_folder", "data_set", "find_file", "load_domains", "look_for"]
 
 
 @runtime_checkable
@@ -25,10 +26,12 @@ class DataSet(Protocol):
 
 
 DOMAINS: Catalogue[DataSet] = Catalogue("data set", "shiftproof.domains")
+PREFIXED = ("folder", "hf")
+"""Kinds of data that are named with what follows: folder:PATH, hf:NAME."""
 
 
 def load_domains(name: str, **options: Any) -> Domains:
-    """Load a data set by name, or `folder:PATH` (root/domain/class/image, or a CSV manifest).
+    """Load a data set by name, `folder:PATH` (root/domain/class/image, or a CSV manifest), or `hf:NAME` of the hub.
 
     >>> load_domains("rotated-digits").names[:2]
     ('angle=0', 'angle=15')
@@ -38,15 +41,16 @@ def load_domains(name: str, **options: Any) -> Domains:
 
 def data_set(name: str, options: Mapping[str, Any]) -> DataSet:
     """The data set called `name`, not loaded yet."""
-    if name.startswith("folder:"):
-        return DOMAINS.create("folder", {**options, "path": name.removeprefix("folder:")})
-    if name not in DOMAINS or name == "folder":
+    kind, colon, path = name.partition(":")
+    if colon and kind in PREFIXED:
+        return DOMAINS.create(kind, {**options, "path": path})
+    if name not in DOMAINS or name in PREFIXED:
         if Path(name).exists():
             raise UsageError(
                 f"{name!r} is not the name of a data set, but there is such a path: did you mean 'folder:{name}'?"
             )
-        known = [entry.name for entry in DOMAINS if entry.name != "folder"]
-        raise UnknownName("data set", name, [*known, "folder:PATH"])
+        known = [entry.name for entry in DOMAINS if entry.name not in PREFIXED]
+        raise UnknownName("data set", name, [*known, "folder:PATH", "hf:NAME"])
     return DOMAINS.create(name, options)
 
 
@@ -54,7 +58,7 @@ def data_folder() -> Path:
     """Where data sets on disk are looked for: SHIFTPROOF_DATA, or shiftproof's folder in the user's data directory."""
     if os.environ.get("SHIFTPROOF_DATA"):
         return Path(os.environ["SHIFTPROOF_DATA"])
-    return Path(os.environ.get("XDG_DATA_HOME", Path.home() / ".local" / "share")) / "shiftproof"
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "shiftproof"
 
 
 def find_file(data_set: str, file: str, layout: str) -> Path:
@@ -62,9 +66,11 @@ def find_file(data_set: str, file: str, layout: str) -> Path:
     found = look_for(file)
     if found is None:
         where = "" if os.environ.get("SHIFTPROOF_DATA") else " (SHIFTPROOF_DATA is not set)"
+        command = command_for(file)
+        fetched = "" if command is None else f"'{command}' fetches it; or set"
         raise DataNotFound(
             f"data set {data_set!r} needs {file}, looked for in {data_folder()}{where}. Expected: {layout}. "
-            "Set SHIFTPROOF_DATA to the folder that holds it; 'shiftproof data ls' shows what is here."
+            f"{fetched or 'Set'} SHIFTPROOF_DATA to the folder that holds it; 'shiftproof data ls' shows what is here."
         )
     return found
 

@@ -1,4 +1,4 @@
-"""Models from a text: a name of the catalogue, `file:PATH`, or `python:PACKAGE.MODULE:FUNCTION`."""
+"""Models from a text: a name of the catalogue, `file:PATH`, `timm:NAME`, or `python:PACKAGE.MODULE:FUNCTION`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from shiftproof.models.architecture import MODELS, Architecture, build_model, sp
 from shiftproof.models.files import load_weights, read_weights
 from shiftproof.models.heads import Head
 from shiftproof.models.split import SplitModel
+from shiftproof.models.timm import TimmArchitecture, build_timm, has_new_head, timm_options
 from shiftproof.rng import seeded_globals
 
 __all__ = ["check_options", "check_trained", "load_model", "model_path", "read_card"]
@@ -33,6 +34,8 @@ def load_model(spec: str, domains: Domains | Domain | None = None, *, seed: int 
       that JSON are loaded into ``architecture="cnn"`` (with its options) or ``architecture="python:..."``. Options of
       `Head`, such as ``head="free"``, keep its encoder and put a fresh head on it, for the classes and the image size
       of `domains`;
+    - ``timm:resnet18``: a network of the timm library for `domains`, with its normalisation inside. With
+      ``pretrained=True`` it has published weights, and its own last layer unless options of `Head` ask for a new one;
     - ``python:package.module:function``: what your function returns when it is called without arguments.
     """
     check_options(spec, options)
@@ -44,6 +47,8 @@ def load_model(spec: str, domains: Domains | Domain | None = None, *, seed: int 
         raise UsageError(
             f"model {spec!r} is built for a data set: give the data (--data), or load a saved one with file:PATH"
         )
+    if spec.startswith("timm:"):
+        return build_timm(spec, domains, seed=seed, **options)
     return build_model(spec, domains, seed=seed, **options)
 
 
@@ -59,16 +64,25 @@ def check_options(spec: str, options: Mapping[str, Any]) -> None:
     elif spec.startswith("python:"):
         if options:
             raise UsageError(f"{spec} takes no options, but {', '.join(options)} was given")
+    elif spec.startswith("timm:"):
+        timm_options(spec, options)
     elif spec not in MODELS and Path(spec).exists():
         raise UsageError(f"{spec!r} is not the name of a model, but there is such a path: did you mean 'file:{spec}'?")
     elif spec not in MODELS:
-        raise UnknownName("model", spec, [*(entry.name for entry in MODELS), "file:PATH", "python:PKG.MOD:FN"])
+        raise UnknownName(
+            "model", spec, [*(entry.name for entry in MODELS), "file:PATH", "timm:NAME", "python:PKG.MOD:FN"]
+        )
     else:
         split_options(spec, options)
 
 
 def check_trained(spec: str, options: Mapping[str, Any]) -> None:
-    """Refuse to measure a head that nobody has trained."""
+    """Refuse to measure a network or a head that nobody has trained."""
+    if spec.startswith("timm:") and (has_new_head(options) or not timm_options(spec, options)[2].pretrained):
+        raise UsageError(
+            f"{spec} {'gets a new head' if has_new_head(options) else 'starts from random weights'}, which is "
+            "untrained: 'shiftproof train' trains it (published weights: --set model.pretrained=true)"
+        )
     head, _ = _without_head(options)
     if spec.startswith("file:") and head:
         raise UsageError(
@@ -162,7 +176,8 @@ def _rebuild(path: Path, card: dict[str, Any], domains: Domains | Domain | None)
         # a file that comes from elsewhere must not choose what code runs
         known = f"architecture={record['name']!r}, if you trust that code" if record else "architecture=..."
         raise ModelError(f"{path} was made by code outside the catalogue; say so yourself to load it: {known}")
-    architecture = Architecture.from_dict(record)
+    kind = TimmArchitecture if str(record.get("name")).startswith("timm:") else Architecture
+    architecture = kind.from_dict(record)
     if domains is not None and architecture.shape != domains.shape:
         raise ModelError(f"{path} takes inputs of shape {architecture.shape}, but the data has {domains.shape}")
     return architecture.build(published=False)
