@@ -26,3 +26,12 @@ def linear(weight: list[float], bias: float = 0.0) -> nn.Module:
         head.weight.copy_(torch.cat([-rows, rows]) / 2)
         head.bias.copy_(torch.tensor([-bias, bias]) / 2)
     return sp.SplitModel(nn.Flatten(), head)
+
+
+def two_classes() -> nn.Module:
+    """Tells bright images of 3 x 8 x 8 from dark ones."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(192, 2))
+    with torch.no_grad():
+        model[1].weight.copy_(torch.stack([-torch.ones(192), torch.ones(192)]) / 192)  # type: ignore[union-attr, operator]
+        model[1].bias.copy_(torch.tensor([0.45, -0.45]))  # type: ignore[union-attr, operator]
+    return model.eval()

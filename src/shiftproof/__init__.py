@@ -18,17 +18,16 @@ if TYPE_CHECKING:
     from shiftproof.domains import Domain, Domains, held_out, load_domains, validate
     from shiftproof.evidence import metrics
     from shiftproof.models import Normalized, SplitModel, build_model, load_model, save_model
-    from shiftproof.perturbations import Threat, noise
-    from shiftproof.studies import Run, find_study, open_run, run_study
+    from shiftproof.perturbations import Threat, corrupt, noise
+    from shiftproof.studies import Run, audit, open_run, run_study
     from shiftproof.training import train
-    from shiftproof.types import Batch, Finding, Loss
+    from shiftproof.types import Batch, Loss
 
 __all__ = [
     "Batch",
     "Certificates",
     "Domain",
     "Domains",
-    "Finding",
     "Loss",
     "Normalized",
     "Run",
@@ -36,11 +35,12 @@ __all__ = [
     "Threat",
     "attack",
     "attacks",
+    "audit",
     "build_model",
     "certifiers",
     "certify",
+    "corrupt",
     "errors",
-    "find_study",
     "held_out",
     "load_domains",
     "load_model",
@@ -62,16 +62,16 @@ _HOMES = {
     "Certificates": "certification",
     "Domain": "domains",
     "Domains": "domains",
-    "Finding": "types",
     "Loss": "types",
     "Normalized": "models",
     "Run": "studies",
     "SplitModel": "models",
     "Threat": "perturbations",
     "attack": "attacks",
+    "audit": "studies",
     "build_model": "models",
     "certify": "certification",
-    "find_study": "studies",
+    "corrupt": "perturbations",
     "held_out": "domains",
     "load_domains": "domains",
     "load_model": "models",

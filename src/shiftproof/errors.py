@@ -12,15 +12,17 @@
     ├── StudyError          a study file that does not validate; says file and line
     ├── TrainingError       training that can't go on
     ├── StorageError        a file that can't be written: unwritable, disk full
+    ├── CheckFailed         what was asked to hold does not; the command line exits with 2
     └── ConformanceError    a method that breaks its contract (raised by shiftproof.testing)
 
-The command line prints the message of any of these on one line of stderr and exits with 1.
+The command line prints the message of any of these on one line of stderr and exits with 1, unless said otherwise.
 """
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 __all__ = [
+    "CheckFailed",
     "ConformanceError",
     "DataError",
     "DataNotFound",
@@ -85,6 +87,10 @@ class TrainingError(ShiftproofError):
 
 class StorageError(ShiftproofError):
     """A file or folder that can't be written."""
+
+
+class CheckFailed(ShiftproofError):  # noqa: N818 - it is no mistake of anybody's
+    """What was asked to hold does not."""
 
 
 class ConformanceError(ShiftproofError, AssertionError):

@@ -2,10 +2,26 @@
 
 from typing import Any
 
-from shiftproof.attacks.attack import ATTACKS, Attack, AttackResult, attack, craft
+from shiftproof.attacks.attack import ATTACKS, Attack, attack, craft, overturn
+from shiftproof.attacks.input_search import search_inputs
+from shiftproof.attacks.representation import adversarial_representation
+from shiftproof.attacks.result import AttackResult, Found
 from shiftproof.attacks.victim import Base, Smoothed, Victim
 
-__all__ = ["ATTACKS", "Attack", "AttackResult", "Base", "Smoothed", "Victim", "attack", "craft"]
+__all__ = [
+    "ATTACKS",
+    "Attack",
+    "AttackResult",
+    "Base",
+    "Found",
+    "Smoothed",
+    "Victim",
+    "adversarial_representation",
+    "attack",
+    "craft",
+    "overturn",
+    "search_inputs",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypedDict, Unpack, overload
+from typing import Any, Protocol, TypedDict, TypeVar, Unpack, overload, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from shiftproof.attacks.result import CHANGED, AttackResult, Found
 from shiftproof.attacks.victim import Base, Smoothed, Victim, frozen, room
 from shiftproof.catalogue import Catalogue
 from shiftproof.domains import Domain, Domains, as_domains
 from shiftproof.errors import ConformanceError, DataError, ModelError, UsageError
 from shiftproof.execution import Mode, progress_bar, run_shards
 from shiftproof.models.outputs import logits_of
+from shiftproof.perturbations.deformation import Ball
 from shiftproof.perturbations.noise import Noise, as_noise
 from shiftproof.perturbations.threat import Threat, inside, size
 from shiftproof.rng import checked_seed, torch_generator
-from shiftproof.types import FloatArray, IntArray
 
 __all__ = [
     "ATTACKS",
     "Attack",
     "AttackResult",
+    "Judging",
     "as_attack",
     "as_victim",
     "attack",
@@ -33,17 +35,20 @@ __all__ = [
     "check_eps",
     "check_victim",
     "craft",
+    "one_domain",
+    "overturn",
 ]
 
 Data = Domain | Domains | tuple[Tensor, Tensor]
+T = TypeVar("T")
 
 
 class Attack(Protocol):
     """A frozen dataclass that looks for the worst input within a ball around each sample."""
 
     @property
-    def threat(self) -> Threat:
-        """The ball, unless the caller asks for other radii."""
+    def threat(self) -> Ball:
+        """The ball, unless the caller asks for other radii: a `Threat`, or the `Deformation` of a `Judging` attack."""
 
     @property
     def clip(self) -> bool:
@@ -66,53 +71,20 @@ class Attack(Protocol):
         """
 
 
+@runtime_checkable
+class Judging(Protocol):
+    """An attack that changes something else than pixels, and so asks the victim itself what it makes of that."""
+
+    def how(self, victim: Victim) -> str:
+        """What the victim is given, as a part of a sentence."""
+
+    def overturn(
+        self, victim: Victim, inputs: Tensor, labels: Tensor, eps: Tensor, generators: Sequence[torch.Generator]
+    ) -> Found:
+        """As `run`, with answers and distances."""
+
+
 ATTACKS: Catalogue[Attack] = Catalogue("attack", "shiftproof.attacks")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class AttackResult:
-    """Samples of a domain after an attack, in its order: attacked inputs, and what the classifier says to them.
-
-    A sample that was wrong before stays as it was, at distance 0. `distance` is in the threat's norm.
-    """
-
-    ids: NDArray[np.object_]
-    inputs: Tensor
-    labels: IntArray
-    clean: IntArray
-    predictions: IntArray
-    distance: FloatArray
-    threat: Threat
-    classifier: str
-
-    @property
-    def success(self) -> NDArray[np.bool_]:
-        """Where the prediction is wrong after the attack, whether or not it was before."""
-        wrong: NDArray[np.bool_] = self.predictions != self.labels
-        return wrong
-
-    @property
-    def overturned(self) -> NDArray[np.bool_]:
-        """Where the prediction was right before the attack and is wrong after it."""
-        lost: NDArray[np.bool_] = self.success & (self.clean == self.labels)
-        return lost
-
-    @property
-    def clean_accuracy(self) -> float:
-        """The part of samples that were right before."""
-        return float((self.clean == self.labels).mean())
-
-    @property
-    def robust_accuracy(self) -> float:
-        """The part of samples that are still right; what a better attack finds can only lower it."""
-        return float((self.predictions == self.labels).mean())
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __repr__(self) -> str:
-        accuracy = f"{self.clean_accuracy:.1%} right before, {self.robust_accuracy:.1%} after"
-        return f"AttackResult({self.threat} on the {self.classifier} classifier: {len(self)} samples, {accuracy})"
 
 
 class _Options(TypedDict, total=False):
@@ -169,12 +141,12 @@ def attack(
     asked: list[float] = list(eps) if several else [attack.threat.eps if eps is None else eps]  # type: ignore[arg-type,list-item]
     if not asked:
         raise UsageError("there is no eps in the list")
-    threats = [Threat(attack.threat.norm, one) for one in asked]
+    threats = [attack.threat.at(one) for one in asked]
     for threat in threats:
         check_eps(threat)
     if workers < 1:
         raise UsageError(f"workers is {workers}; it should be at least 1")
-    domain, victim = _one_domain(data), as_victim(model, smoothed, samples, votes, checked_seed(seed))
+    domain, victim = one_domain(data), as_victim(model, smoothed, samples, votes, checked_seed(seed))
     domain.inputs.prepare()
     check_victim(victim, domain)
     budgets = sorted({threat.eps for threat in threats})
@@ -184,7 +156,9 @@ def attack(
         for shard, part in run_shards(task, range(len(blocks)), workers):
             parts[shard] = part
             bar.advance(len(blocks[shard]))
-    joined = [_joined([parts[shard][index] for shard in range(len(blocks))]) for index in range(len(budgets))]
+    joined = [
+        AttackResult.joined([parts[shard][index] for shard in range(len(blocks))]) for index in range(len(budgets))
+    ]
     results = [joined[budgets.index(threat.eps)] for threat in threats]
     return results if several else results[0]
 
@@ -200,31 +174,51 @@ def attack_samples(
 ) -> list[AttackResult]:
     """One result a budget, from the smallest to the largest, for samples that were checked already."""
     clean = victim.answers(inputs)
-    found, after = inputs.clone(), clean.clone()
+    best = Found.nothing(inputs, clean)
+    how = attack.how(victim) if isinstance(attack, Judging) else CHANGED
     results = []
     for eps in budgets:
         # an attack that may stop early has no use for samples that a smaller budget has overturned
-        rows = torch.nonzero((after == labels) if attack.early_exit else (clean == labels)).flatten()
+        rows = torch.nonzero((best.answers == labels) if attack.early_exit else (clean == labels)).flatten()
         if len(rows) and eps > 0:
-            mine = labels[rows]
-            crafted = craft(
-                victim,
-                inputs[rows],
-                mine,
-                attack,
-                radii=torch.full((len(rows),), eps),
-                ids=ids[_array(rows)],
-                seed=seed,
-            )
-            answers = victim.answers(crafted)
+            mine, radii = labels[rows], torch.full((len(rows),), eps)
+            found = overturn(victim, inputs[rows], mine, attack, radii=radii, ids=ids[_array(rows)], seed=seed)
             # what was found within a smaller ball is not given up for a failure in this one
-            taken = (answers != mine) | (after[rows] == mine)
-            found[rows[taken]], after[rows[taken]] = crafted[taken], answers[taken]
-        threat = Threat(attack.threat.norm, eps)
-        distance = _array(size(found - inputs, threat.norm))
-        columns = (_array(labels), _array(clean), _array(after.clone()))
-        results.append(AttackResult(ids, found.cpu().clone(), *columns, distance, threat, victim.classifier))
+            taken = (found.answers != mine) | (best.answers[rows] == mine)
+            best = best.improved(rows, found, taken)
+        one = AttackResult(
+            ids,
+            best.inputs.cpu(),
+            _array(labels),
+            _array(clean),
+            _array(best.answers),
+            _array(best.distance),
+            attack.threat.at(eps),
+            victim.classifier,
+            _array(best.parameters.double()) if best.parameters.shape[1] else None,
+            how,
+        )
+        results.append(one)
     return results
+
+
+def overturn(
+    victim: Victim,
+    inputs: Tensor,
+    labels: Tensor,
+    attack: Attack,
+    *,
+    radii: Tensor,
+    ids: Sequence[str] | NDArray[np.object_],
+    seed: int = 0,
+) -> Found:
+    """What an attack finds within each sample's own of the `radii` (N), and what the victim answers to it."""
+    if isinstance(attack, Judging):
+        parts = _in_batches(attack.overturn, victim, inputs, labels, attack, radii, ids, seed)
+        return Found.joined(parts) if parts else Found.nothing(inputs, labels)
+    crafted = craft(victim, inputs, labels, attack, radii=radii, ids=ids, seed=seed)
+    distance = size(crafted - inputs, _pixels(attack).norm)
+    return Found(crafted, victim.answers(crafted), distance, inputs.new_zeros(len(inputs), 0))
 
 
 def craft(
@@ -241,21 +235,39 @@ def craft(
 
     Draws depend on the seed and a sample's id alone. Nothing is judged: ask the victim for its answers.
     """
+    if isinstance(attack, Judging):
+        return overturn(victim, inputs, labels, attack, radii=radii, ids=ids, seed=seed).inputs
+    attacked = _in_batches(attack.run, victim, inputs, labels, attack, radii, ids, seed)
+    return torch.cat(attacked).detach() if attacked else inputs.clone()
+
+
+def _in_batches(
+    pursue: Callable[..., T],
+    victim: Victim,
+    inputs: Tensor,
+    labels: Tensor,
+    attack: Attack,
+    radii: Tensor,
+    ids: Sequence[str] | NDArray[np.object_],
+    seed: int,
+) -> list[T]:
+    """What a method of the attack makes of as many samples at a time as there is room for."""
     if not len(inputs) == len(labels) == len(radii) == len(ids):
         raise UsageError(f"{len(inputs)} inputs, {len(labels)} labels, {len(radii)} radii, {len(ids)} ids do not match")
     if not bool((radii.isfinite() & (radii >= 0)).all()):
         raise UsageError("a radius is negative or not finite; there is no ball to attack in")
     if attack.clip and len(inputs) and not 0 <= float(inputs.min()) <= float(inputs.max()) <= 1:
         raise UsageError("inputs leave [0, 1], to which the attack clips; use clip=False for inputs that are no images")
-    attacked = []
+    parts = []
     with frozen(victim.model), torch.inference_mode(False), torch.enable_grad():
         for rows in torch.split(torch.arange(len(inputs)), room(tuple(inputs.shape[1:]), victim.passes)):
             here, eps = inputs[rows].detach().clone(), radii[rows].to(inputs)
             generators = [torch_generator(seed, "attack", str(ids[row])) for row in rows.tolist()]
-            there = attack.run(victim, here, labels[rows], eps, generators).detach()
-            _check_outcome(attack, here, there, eps)
-            attacked.append(there)
-    return torch.cat(attacked) if attacked else inputs.clone()
+            found = pursue(victim, here, labels[rows], eps, generators)
+            if isinstance(found, Tensor):
+                _check_outcome(attack, here, found.detach(), eps)
+            parts.append(found)
+    return parts
 
 
 def as_attack(value: Any) -> Attack:
@@ -287,7 +299,7 @@ def check_victim(victim: Victim, domain: Domain) -> None:
         raise ModelError(f"the model has {classes} outputs, but the data has {len(domain.classes)} classes")
 
 
-def check_eps(threat: Threat) -> None:
+def check_eps(threat: Ball) -> None:
     """Refuse an eps that was meant for pixels from 0 to 255: samples of a domain are in [0, 1]."""
     if threat.norm == "linf" and threat.eps > 1:
         raise UsageError(f"eps is {threat.eps:g}: images are in [0, 1]; did you mean {threat.eps:g}/255?")
@@ -322,14 +334,8 @@ class _Shards:
         yield [replace(one, inputs=one.inputs[:kept].numpy()) for one in results]  # type: ignore[arg-type]
 
 
-def _joined(parts: list[AttackResult]) -> AttackResult:
-    names = ("ids", "labels", "clean", "predictions", "distance")
-    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    return replace(parts[0], inputs=torch.from_numpy(np.concatenate([part.inputs for part in parts])), **columns)
-
-
 def _check_outcome(attack: Attack, inputs: Tensor, attacked: Tensor, eps: Tensor) -> None:
-    name, norm = type(attack).__name__, attack.threat.norm
+    name, norm = type(attack).__name__, _pixels(attack).norm
     if attacked.shape != inputs.shape:
         raise ConformanceError(f"{name} made {tuple(attacked.shape)} out of inputs of shape {tuple(inputs.shape)}")
     outside = ~inside(attacked - inputs, norm, eps)
@@ -340,7 +346,15 @@ def _check_outcome(attack: Attack, inputs: Tensor, attacked: Tensor, eps: Tensor
         raise ConformanceError(f"{name} left [0, 1], although it clips")
 
 
-def _one_domain(data: Any) -> Domain:
+def _pixels(attack: Attack) -> Threat:
+    if not isinstance(attack.threat, Threat):
+        name = type(attack).__name__
+        raise ConformanceError(f"{name} is no attack on pixels ({attack.threat}); it needs the methods of `Judging`")
+    return attack.threat
+
+
+def one_domain(data: Any) -> Domain:
+    """The domain that is meant by a domain, a data set of one, or a pair (inputs, labels)."""
     if isinstance(data, Domain):
         return data
     if isinstance(data, Domains) and len(data) > 1:

@@ -5,33 +5,38 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import Annotated, get_args
 
 import torch
-import torch.nn.functional as F
 from annotated_types import Ge, Interval
 from torch import Tensor
 
-from shiftproof.attacks.ascent import OVERSHOOT, Rule, direction, input_gradient, weaknesses
+from shiftproof.attacks.ascent import OVERSHOOT, Rule, direction, swift, weaknesses
 from shiftproof.attacks.attack import ATTACKS
+from shiftproof.attacks.losses import LOSSES, Losses, LossName, look
 from shiftproof.attacks.victim import Victim
-from shiftproof.errors import ModelError, UnknownName, UsageError
-from shiftproof.perturbations.threat import ThreatOption, as_threat, project, random_start, random_surface
+from shiftproof.errors import UnknownName, UsageError
+from shiftproof.perturbations.threat import Norm, ThreatOption, as_threat, project, random_start, random_surface
 from shiftproof.types import Finding, Positive
 
-__all__ = ["PGD"]
+__all__ = ["PGD", "Best", "drawn", "in_range"]
 
-Objective = Literal["ce", "margin"] | Callable[[Tensor, Tensor], Tensor]
+Objective = LossName | Losses
 
 
-@ATTACKS.register("pgd", paper="Madry et al. 2018", cost="steps + 1 + directions forward, steps backward a sample")
+@ATTACKS.register(
+    "pgd",
+    paper="Madry et al. 2018",
+    cost="restarts x (steps + 1) + directions forward, restarts x steps backward a sample",
+)
 @dataclass(frozen=True)
 class PGD:
     """Projected gradient ascent on a loss; the best point on the way is kept: misclassified, then of highest loss.
 
     A step is 2.5 eps / `steps` long unless `step` says otherwise. `rule`: "steepest" for the threat's norm, "sign",
-    "normalised" (l2), or "raw", the gradient as it is. `loss`: "ce", "margin", or a function of scores (N x classes)
-    and labels (N) that gives N numbers. `directions` random points on the surface of the ball are tried as well.
+    "normalised" (l2), or "raw", the gradient as it is. `loss`: "ce", "margin", "dlr" (the margin over the
+    spread of the logits), or a function of scores (N x classes) and labels (N) that gives N numbers. It is done
+    `restarts` times from other random starts; `directions` random points on the surface of the ball are tried as well.
 
     `steps` times `step` below eps never gets to the surface from where it starts (see `reach`), and raw steps are as
     short as the gradient: where a classifier is sure, that is next to nothing.
@@ -46,17 +51,22 @@ class PGD:
     directions: Annotated[int, Ge(0)] = 0
     clip: bool = True
     early_exit: bool = False
+    restarts: Positive = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "threat", as_threat(self.threat))
         if self.steps < 1 or self.directions < 0:
             raise UsageError(f"steps is {self.steps} and directions {self.directions}; at least 1 and 0 are needed")
+        if self.restarts < 1:
+            raise UsageError(f"restarts is {self.restarts}; it should be at least 1")
+        if self.restarts > 1 and not self.random_start:
+            raise UsageError(f"{self.restarts} restarts without a random start are all the same; use random_start=True")
         if self.step is not None and not 0 < self.step < math.inf:
             raise UsageError(f"step is {self.step!r}; it should be a finite number above 0")
         if self.rule not in get_args(Rule):
             raise UnknownName("rule", str(self.rule), get_args(Rule))
-        if not callable(self.loss) and self.loss not in _LOSSES:
-            raise UnknownName("loss", str(self.loss), _LOSSES)
+        if not callable(self.loss) and self.loss not in LOSSES:
+            raise UnknownName("loss", str(self.loss), LOSSES)
 
     @property
     def reach(self) -> float:
@@ -74,71 +84,65 @@ class PGD:
     @property
     def passes(self) -> int:
         """Scores for one sample, at most."""
-        return self.steps + 1 + self.directions
+        return self.restarts * (self.steps + 1) + self.directions
 
     def run(
         self, victim: Victim, inputs: Tensor, labels: Tensor, eps: Tensor, generators: Sequence[torch.Generator]
     ) -> Tensor:
         """The worst point on the way, for every sample."""
-        norm, best = self.threat.norm, _Best(inputs)
-        length = OVERSHOOT * eps / self.steps if self.step is None else torch.full_like(eps, self.step)
-        length = length.reshape(-1, *[1] * (inputs.ndim - 1))
-        active = best.rows
-        points = inputs + _drawn(random_start, self, inputs, eps, generators) if self.random_start else inputs
-        points = self._in_range(points)
-        for number in range(self.steps + 1):
-            last = number == self.steps
-            losses, wrong, gradient = self._look(victim, points, labels[active], with_gradient=not last)
-            best.offer(active, points, losses, wrong)
-            if last:
-                break
-            if self.early_exit and victim.exact:
-                left = ~wrong
-                active, points, gradient = active[left], points[left], gradient[left]
-                if not len(active):
-                    break
-            change = points - inputs[active] + length[active] * direction(gradient, norm, self.rule)
-            points = self._in_range(inputs[active] + project(change, norm, eps[active]))
+        victim, best = swift(victim, inputs), Best(inputs)
+        leaves = self.early_exit and victim.exact
+        for _ in range(self.restarts):
+            rows = best.rows[~best.wrong] if leaves else best.rows
+            if len(rows):
+                self._climb(victim, inputs, labels, eps, generators, rows, best)
         for _ in range(self.directions):
-            active = best.rows[~best.wrong] if self.early_exit and victim.exact else best.rows
-            if not len(active):
+            rows = best.rows[~best.wrong] if leaves else best.rows
+            if not len(rows):
                 break
-            mine = [generators[row] for row in active.tolist()]
-            points = self._in_range(inputs[active] + _drawn(random_surface, self, inputs[active], eps[active], mine))
-            losses, wrong, _ = self._look(victim, points, labels[active], with_gradient=False)
-            best.offer(active, points, losses, wrong)
+            points = drawn(random_surface, self.threat.norm, inputs, eps, generators, rows, self.clip)
+            seen = look(victim, points, labels[rows], self._losses, None)
+            best.offer(rows, points, seen.losses, seen.wrong)
         return best.points
 
-    def _look(
-        self, victim: Victim, points: Tensor, labels: Tensor, with_gradient: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Losses (N), which are misclassified (N), and the gradient of the losses (N x ..., or nothing)."""
-        points = points.detach().requires_grad_(with_gradient)
-        with torch.set_grad_enabled(with_gradient):
-            scores = victim.scores(points).double()
-            losses = self.loss(scores, labels) if callable(self.loss) else _LOSSES[self.loss](scores, labels)
-        if losses.shape != labels.shape:
-            raise UsageError(f"the loss gives numbers of shape {tuple(losses.shape)} for {len(labels)} samples")
-        if bool(losses.isnan().any()):
-            raise ModelError("the model returns values that are not numbers (NaN), or the loss makes such of them")
-        gradient = self._gradient(points, scores, losses) if with_gradient else torch.empty(0)
-        return losses.detach(), scores.detach().argmax(1) != labels, gradient
+    def _climb(
+        self,
+        victim: Victim,
+        inputs: Tensor,
+        labels: Tensor,
+        eps: Tensor,
+        generators: Sequence[torch.Generator],
+        rows: Tensor,
+        best: Best,
+    ) -> None:
+        norm = self.threat.norm
+        length = OVERSHOOT * eps / self.steps if self.step is None else torch.full_like(eps, self.step)
+        length = length.reshape(-1, *[1] * (inputs.ndim - 1))
+        points = inputs[rows]
+        if self.random_start:
+            points = drawn(random_start, norm, inputs, eps, generators, rows, self.clip)
+        for number in range(self.steps + 1):
+            last = number == self.steps
+            rule = None if last else self.rule
+            seen = look(victim, points, labels[rows], self._losses, rule)
+            gradient = seen.gradient
+            best.offer(rows, points, seen.losses, seen.wrong)
+            if last:
+                break
+            if self.early_exit and victim.exact and bool(seen.wrong.any()):
+                left = ~seen.wrong
+                rows, points, gradient = rows[left], points[left], gradient[left]
+                if not len(rows):
+                    break
+            change = points - inputs[rows] + length[rows] * direction(gradient, norm, self.rule)
+            points = in_range(inputs[rows] + project(change, norm, eps[rows]), self.clip)
 
-    def _gradient(self, points: Tensor, scores: Tensor, losses: Tensor) -> Tensor:
-        """Of each loss by its own point; but for raw steps, up to a factor."""
-        if not (scores.requires_grad and losses.requires_grad):
-            raise ModelError("the model's output has no gradient with respect to its input, which PGD needs")
-        gradient = input_gradient(points, scores, losses, self.rule)
-        if not bool(gradient.isfinite().all()):
-            raise ModelError("the gradient of the loss with respect to the input is not finite")
-        return gradient
-
-    def _in_range(self, points: Tensor) -> Tensor:
-        # from an input in [0, 1], clipping only ever shortens a change: the point stays in the ball
-        return points.clamp(0, 1) if self.clip else points
+    @property
+    def _losses(self) -> Losses:
+        return self.loss if callable(self.loss) else LOSSES[self.loss]
 
 
-class _Best:
+class Best:
     """The worst point so far of every sample: one that is misclassified before one that is not, then by loss."""
 
     def __init__(self, inputs: Tensor) -> None:
@@ -157,22 +161,21 @@ class _Best:
         self.wrong[chosen] = wrong[taken]
 
 
-def _drawn(
-    draw: Callable[..., Tensor], attack: PGD, inputs: Tensor, eps: Tensor, generators: Sequence[torch.Generator]
+def drawn(
+    draw: Callable[..., Tensor],
+    norm: Norm,
+    inputs: Tensor,
+    eps: Tensor,
+    generators: Sequence[torch.Generator],
+    rows: Tensor,
+    clip: bool,
 ) -> Tensor:
+    """Random points around the samples `rows`, each from its own generator, by `random_start` or `random_surface`."""
     shape = (1, *inputs.shape[1:])
-    unit = torch.cat([draw(shape, attack.threat.norm, 1.0, generator) for generator in generators])
-    return unit.to(inputs) * eps.reshape(-1, *[1] * (inputs.ndim - 1))
+    unit = torch.cat([draw(shape, norm, 1.0, generators[row]) for row in rows.tolist()])
+    return in_range(inputs[rows] + unit.to(inputs) * eps[rows].reshape(-1, *[1] * (inputs.ndim - 1)), clip)
 
 
-def _cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
-    return F.cross_entropy(scores, labels, reduction="none")
-
-
-def _margin(scores: Tensor, labels: Tensor) -> Tensor:
-    """By how much the best other class is ahead."""
-    own = F.one_hot(labels, scores.shape[1]).bool()
-    return scores.masked_fill(own, -math.inf).amax(1) - scores.gather(1, labels[:, None])[:, 0]
-
-
-_LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"ce": _cross_entropy, "margin": _margin}
+def in_range(points: Tensor, clip: bool) -> Tensor:
+    """Points in [0, 1], if they should be: from an input in there, clipping only ever shortens a change."""
+    return points.clamp(0, 1) if clip else points

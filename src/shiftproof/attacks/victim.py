@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.perturbations.noise import Noise, draw
 from shiftproof.rng import numpy_generator
+from shiftproof.types import FloatArray, IntArray
 
 __all__ = ["Base", "Smoothed", "Victim", "frozen", "room"]
 
@@ -98,17 +99,28 @@ class Smoothed:
         """One for each noisy copy."""
         return self.samples
 
-    def scores(self, inputs: Tensor) -> Tensor:
-        """The logs of the mean probabilities; the gradient goes through all copies."""
+    def scores(self, inputs: Tensor, shifts: Tensor | None = None) -> Tensor:
+        """The logs of the mean probabilities; the gradient goes through all copies.
+
+        `shifts` (N x size) are added to the noise, which for one that deforms is inside its interpolation.
+        """
         shape, count = tuple(inputs.shape[1:]), self.samples
         parameters = _parameters(self.noise, shape, count, self.seed).to(inputs.device)  # type: ignore[arg-type]
-        copies = self.noise.apply(inputs.repeat_interleave(count, 0), parameters.repeat(len(inputs), 1))
+        parameters = parameters.repeat(len(inputs), 1)
+        if shifts is not None:
+            parameters = parameters + shifts.to(parameters).repeat_interleave(count, 0)
+        copies = self.noise.apply(inputs.repeat_interleave(count, 0), parameters)
         log_p = _logits(self.model, copies).log_softmax(-1).reshape(len(inputs), count, -1)
         return log_p.logsumexp(1) - math.log(count)
 
     def answers(self, inputs: Tensor) -> Tensor:
         """The class with most votes; of equal ones the first."""
+        return torch.from_numpy(self.counts(inputs).argmax(1)).to(inputs.device)
+
+    def counts(self, inputs: Tensor, shifts: FloatArray | None = None) -> IntArray:
+        """Votes for every class (N x classes); `shifts` (N x size) are added to the noise."""
         shape = tuple(inputs.shape[1:])
+        moves = None if shifts is None else torch.from_numpy(shifts).float().to(inputs.device)
         generator = numpy_generator(self.seed, VOTES, self.noise.law, self.noise.size(shape))
         # without gradients there is room for more
         most = 4 * room(shape)
@@ -117,9 +129,12 @@ class Smoothed:
             for start in range(0, self.votes, most):
                 piece = draw(self.noise, shape, min(most, self.votes - start), generator)
                 parameters = torch.from_numpy(piece * self.noise.scale).float().to(inputs.device)
-                votes = [self._votes(one, parameters) for one in inputs]
+                votes = [
+                    self._votes(one, parameters if moves is None else parameters + moves[row])
+                    for row, one in enumerate(inputs)
+                ]
                 counts = [sum_ + new for sum_, new in zip(counts, votes, strict=True)] if start else votes
-        return torch.stack(counts).argmax(1)
+        return torch.stack(counts).cpu().numpy()
 
     def _votes(self, one: Tensor, parameters: Tensor) -> Tensor:
         logits = _logits(self.model, self.noise.apply(one[None], parameters))

@@ -7,6 +7,7 @@ from shiftproof.certification.certificates import ABSTAIN, Certificates
 from shiftproof.certification.certifier import CERTIFIERS, Certifier, Job
 from shiftproof.certification.certify import certify
 from shiftproof.certification.explain import Explanation, explain
+from shiftproof.certification.input_robustness import InputRobustness, input_robustness
 from shiftproof.certification.sampling.stopping import Radii, Within
 from shiftproof.certification.transfer import transferred_radius
 from shiftproof.certification.wording import TOGETHER
@@ -19,11 +20,13 @@ __all__ = [
     "Certificates",
     "Certifier",
     "Explanation",
+    "InputRobustness",
     "Job",
     "Radii",
     "Within",
     "certify",
     "explain",
+    "input_robustness",
     "transferred_radius",
 ]
 

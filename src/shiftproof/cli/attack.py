@@ -10,7 +10,7 @@ import typer
 from shiftproof.cli.options import AsJson, Data, Seed, Workers, show_findings, show_json, show_table
 
 if TYPE_CHECKING:
-    from shiftproof.perturbations import Threat
+    from shiftproof.perturbations import Deformation, Threat
     from shiftproof.studies.attacking import Attacked
 
 __all__ = ["command"]
@@ -20,10 +20,18 @@ def command(
     data: Data,
     model: Annotated[str, typer.Option("--model", help="file:PATH of a trained model, or python:PKG.MOD:FN.")],
     threat: Annotated[
-        str, typer.Option("--threat", help="Norm and size of the change: linf:8/255, l2:0.5; or a norm with --eps.")
+        str,
+        typer.Option(
+            "--threat",
+            help="Norm and size of the change, linf:8/255, or a deformation and its size, rotation:0.3; or without "
+            "a size, with --eps.",
+        ),
     ],
     domain: Annotated[str | None, typer.Option("--domain", help="Domains to attack: a,b.", show_default="all")] = None,
-    attack: Annotated[str, typer.Option("--attack", help="See: shiftproof ls attacks")] = "pgd",
+    attack: Annotated[
+        str | None,
+        typer.Option("--attack", help="See: shiftproof ls attacks", show_default="pgd; spatial for a deformation"),
+    ] = None,
     steps: Annotated[
         int | None, typer.Option("--steps", min=1, help="Steps of the attack.", show_default="as the attack says")
     ] = None,
@@ -45,7 +53,7 @@ def command(
     workers: Workers = None,
     json: AsJson = False,
 ) -> None:
-    """Attack a model on each domain: how much of its accuracy is left when every image may be changed a little.
+    """Attack a model on each domain: how much of its accuracy is left when images may be changed or deformed a little.
 
     Writes a table (csv), the figures (json) and, for several sizes, a picture.
     """
@@ -57,6 +65,7 @@ def command(
     from shiftproof.execution import check_writable
     from shiftproof.models import MODELS, load_model
     from shiftproof.models.load import check_trained
+    from shiftproof.perturbations import Deformation
     from shiftproof.perturbations.noise import as_noise
     from shiftproof.perturbations.threat import parse_eps
     from shiftproof.studies.attacking import Assault
@@ -64,12 +73,13 @@ def command(
     from shiftproof.studies.resolved import digest
 
     options = _options(set_ or [])
+    ball = _threat(threat, eps)
     chosen = {
-        "threat": _threat(threat, eps),
+        "threat": ball,
         **({} if steps is None else {"steps": steps}),
         **options.get("attack", {}),
     }
-    method = ATTACKS.create(attack, chosen)
+    method = ATTACKS.create(attack or ("spatial" if isinstance(ball, Deformation) else "pgd"), chosen)
     more = [] if eps is None else [parse_eps(part.strip()) for part in eps.split(",")]
     budgets = list(dict.fromkeys([*more, method.threat.eps]))
     noise = None if smoothed is None else as_noise(smoothed)
@@ -97,11 +107,11 @@ def command(
     typer.echo(f"\nwritten to {folder}: {', '.join(written)}")
 
 
-def _threat(text: str, eps: str | None) -> Threat:
-    """l2:0.5, or a norm alone if --eps says how much."""
-    from shiftproof.perturbations import Threat
+def _threat(text: str, eps: str | None) -> Threat | Deformation:
+    """l2:0.5 or rotation:0.3, or without a size if --eps says how much."""
+    from shiftproof.perturbations.deformation import as_ball
 
-    return Threat.parse(text if ":" in text or eps is None else f"{text}:{eps.split(',')[-1]}")
+    return as_ball(text if ":" in text or eps is None else f"{text}:{eps.split(',')[-1]}")
 
 
 def _options(changes: list[str]) -> dict[str, dict[str, Any]]:
@@ -131,9 +141,10 @@ def _show(answers: list[Attacked]) -> None:
     show_table(header, rows)
     for one in answers:
         typer.echo(f"{one.place.domain.name}: {len(one.place.domain):,} images ({one.place.what})")
+    threat = first[0].threat
     typer.echo(
-        f"Accuracy of the {first[0].classifier} classifier on attacked images; eps is {first[0].threat.norm}, in pixel "
-        "values in [0, 1]. A stronger attack can only find more."
+        f"Accuracy of the {first[0].classifier} classifier under attack, {threat.kind}: eps is {threat.norm}, in "
+        f"{threat.units}; {first[0].how}. A stronger attack can only find more."
     )
     grouped = any(one.place.domain.groups is not None for one in answers)
     kind = "intervals of a bootstrap over groups" if grouped else "Clopper-Pearson intervals over images"

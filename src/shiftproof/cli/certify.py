@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from shiftproof.cli.certifiers import certifiers_from, options_from
-from shiftproof.cli.options import EXIT_FAILED, AsJson, Data, Seed, Workers, show_json, show_table
+from shiftproof.cli.options import EXIT_FAILED, AsJson, Data, Seed, Workers, absolute, duration, show_json, show_table
 
 if TYPE_CHECKING:
     from shiftproof.certification import Certifier
@@ -138,8 +138,8 @@ def command(
         raise UsageError(f"--calibration means nothing to {certifier}")
     pool = calibration_pool(domains, _names(calibration), model) if shaped else None
     source: dict[str, Any] = {
-        "model": _absolute(model),
-        "data": _absolute(data),
+        "model": absolute(model),
+        "data": absolute(data),
         "options": {key: options[key] for key in ("data", "model")},
     }
     source |= {"certifier": certifier, "limit": limit, "domain": domain, "calibration": calibration}
@@ -206,12 +206,6 @@ def _show_caps(results: list[Certified]) -> None:
         typer.echo(f"With so many samples at this alpha no radius can exceed {limits}, however sure the model is.")
 
 
-def _absolute(spec: str) -> str:
-    """file:PATH and folder:PATH as they are found from anywhere."""
-    kind, colon, path = spec.partition(":")
-    return f"{kind}:{Path(path).resolve()}" if colon and kind in ("file", "folder") else spec
-
-
 def _radius(value: float) -> str:
     """Four digits, and of what is next to nothing that it is."""
     return f"{value:.4f}" if value == 0 or value >= 1e-3 else f"{value:.1e}"
@@ -248,18 +242,12 @@ def _show_costs(costs: list[tuple[Place, Certifier, Cost]], workers: int, json: 
         show_json({**total, "most_forward_passes": most_passes, "most_seconds": most_seconds})
         return
     rows = [
-        [place.domain.name, setting.title, f"{c.passes:,}", _time(c.seconds), _time(c.most_seconds)]
+        [place.domain.name, setting.title, f"{c.passes:,}", duration(c.seconds), duration(c.most_seconds)]
         for place, setting, c in costs
     ]
-    rows.append(["total", "", f"{passes:,}", _time(seconds), _time(most_seconds)])
+    rows.append(["total", "", f"{passes:,}", duration(seconds), duration(most_seconds)])
     show_table(["domain", "certificate", "forward passes", "time", "at most"], rows)
     typer.echo(f"with {workers} workers; measured on this machine just now, on a few samples")
-
-
-def _time(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _show(where: list[Place], series: list[Series], radii: tuple[float, ...], passes: int) -> None:

@@ -10,7 +10,18 @@ from shiftproof.cli.options import AsJson, show_json, show_table
 
 __all__ = ["command"]
 
-KINDS = ("domains", "models", "objectives", "training", "noise", "attacks", "certifiers", "probes", "studies")
+KINDS = (
+    "domains",
+    "models",
+    "objectives",
+    "training",
+    "noise",
+    "corruptions",
+    "attacks",
+    "certifiers",
+    "probes",
+    "studies",
+)
 
 
 def command(
@@ -76,6 +87,7 @@ def _entries(kind: str) -> list[dict[str, Any]]:
     from shiftproof.models.architecture import Front
     from shiftproof.models.heads import Head
     from shiftproof.objectives import OBJECTIVES
+    from shiftproof.perturbations.corruptions import CORRUPTIONS
     from shiftproof.perturbations.noise import NOISES
     from shiftproof.probes import PROBES
 
@@ -84,6 +96,7 @@ def _entries(kind: str) -> list[dict[str, Any]]:
         "models": MODELS,
         "objectives": OBJECTIVES,
         "noise": NOISES,
+        "corruptions": CORRUPTIONS,
         "attacks": ATTACKS,
         "certifiers": CERTIFIERS,
         "probes": PROBES,

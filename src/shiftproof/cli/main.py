@@ -9,8 +9,24 @@ from typing import NoReturn
 
 import typer
 
-from shiftproof.cli import attack, certify, data, doctor, estimate, explain, ls, report, run, train, validate, verify
-from shiftproof.errors import ShiftproofError, suggestion
+from shiftproof.cli import (
+    attack,
+    audit,
+    certify,
+    corrupt,
+    data,
+    doctor,
+    estimate,
+    explain,
+    ls,
+    report,
+    run,
+    train,
+    validate,
+    verify,
+)
+from shiftproof.cli.options import EXIT_FAILED
+from shiftproof.errors import CheckFailed, ShiftproofError, suggestion
 
 __all__ = ["app", "main"]
 
@@ -24,7 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for verb in (run, train, certify, attack, explain, verify, report, estimate, validate, ls, doctor):
+for verb in (audit, run, train, certify, attack, corrupt, explain, verify, report, estimate, validate, ls, doctor):
     app.command(name=verb.__name__.rsplit(".", 1)[-1])(verb.command)
 app.add_typer(data.app, name="data")
 
@@ -53,6 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     command = typer.main.get_command(app)
     try:
         code = command.main(given, prog_name="shiftproof", standalone_mode=False)
+    except CheckFailed as error:
+        _stop(str(error), EXIT_FAILED)
     except ShiftproofError as error:
         _stop(str(error), EXIT_MISTAKE)
     except (KeyboardInterrupt, typer.Abort):

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from shiftproof.report import Table
+    from shiftproof.report.measures import SideBySide
     from shiftproof.types import Finding
 
 __all__ = [
@@ -23,14 +24,19 @@ __all__ = [
     "Seed",
     "Set",
     "Workers",
+    "absolute",
     "accuracy_json",
+    "duration",
+    "measures_json",
+    "options_of_set",
     "show_accuracy",
     "show_findings",
     "show_json",
+    "show_measures",
     "show_table",
 ]
 
-Data = Annotated[str, typer.Option("--data", help="A data set's name, or folder:PATH. See: shiftproof data ls")]
+Data = Annotated[str, typer.Option("--data", help="A data set's name, folder:PATH or hf:NAME. See: shiftproof data ls")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all randomness.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="runs/<name>-<hash>")]
 Set = Annotated[
@@ -47,6 +53,20 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on s
 
 EXIT_FAILED = 2
 STYLES = {"pass": "green", "warn": "yellow", "fail": "bold red"}
+
+
+def absolute(spec: str) -> str:
+    """file:PATH, folder:PATH and hf:PATH as they are found from anywhere."""
+    kind, colon, path = spec.partition(":")
+    local = kind in ("file", "folder") or (kind == "hf" and Path(path).is_dir())
+    return f"{kind}:{Path(path).resolve()}" if colon and local else spec
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def show_json(value: dict[str, Any]) -> None:
@@ -69,6 +89,50 @@ def show_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
     for row in cells:
         table.add_row(*(Text(cell) for cell in row))
     _console().print(table)
+
+
+def show_measures(table: SideBySide) -> None:
+    """Everything that was measured, one row each, on every domain; what is guaranteed says so."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table as RichTable
+
+    from shiftproof.report.tables import points
+
+    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    shown.add_column("right, of all samples", overflow="fold")
+    for domain in table.domains:
+        unseen = domain == table.target
+        role, style = ("unseen", "bold") if unseen else ("source", "")
+        shown.add_column(f"{escape(domain)}\n{role}", justify="right", style=style)
+    if table.target is not None:
+        shown.add_column("gap\npoints lost", justify="right")
+    several = len({row.model for row in table.rows}) > 1
+    for row in table.rows:
+        one = row.measure
+        name = f"{one.model}: {one.title}" if several else one.title
+        kind = "guaranteed" if one.kind == "certified" else "measured"
+        cells = [f"{e.value:.1%}\n[dim]{100 * e.low:.1f} to {100 * e.high:.1f}[/]" for e in row.accuracy.values()]
+        if row.gap is not None:
+            cells.append(f"{points(row.gap.value)}\n[dim]{points(row.gap.low)} to {points(row.gap.high)}[/]")
+        shown.add_row(f"{escape(name)}\n[dim]{kind}, {one.classifier} classifier[/]", *cells)
+    _console().print(shown)
+
+
+def options_of_set(changes: Iterable[str], kinds: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """--set data.size=64, --set model.architecture=cnn: options by kind, for the kinds that a verb has."""
+    from shiftproof.errors import UnknownName, UsageError
+    from shiftproof.studies.files import apply_override
+
+    document: dict[str, Any] = {kind: {} for kind in kinds}
+    for change in changes:
+        apply_override(document, change)
+    for key, value in document.items():
+        if key not in kinds:
+            raise UnknownName("key of --set", key, kinds)
+        if not isinstance(value, dict):
+            raise UsageError(f"--set {key}={value} should name an option of it, such as --set {key}.NAME={value}")
+    return document
 
 
 def show_accuracy(table: Table) -> None:
@@ -107,6 +171,25 @@ def accuracy_json(table: Table) -> dict[str, dict[str, Any]]:
         "gap": {row.model: None if row.gap is None else row.gap.value for row in table.rows},
         "gap_interval": {row.model: None if row.gap is None else [row.gap.low, row.gap.high] for row in table.rows},
     }
+
+
+def measures_json(table: SideBySide) -> list[dict[str, Any]]:
+    """All that was measured, one object a row, for --json."""
+    return [
+        {
+            "model": row.model,
+            "kind": row.measure.kind,
+            "title": row.measure.title,
+            "classifier": row.measure.classifier,
+            "norm": row.measure.norm,
+            "size": row.measure.size,
+            "value": {domain: e.value for domain, e in row.accuracy.items()},
+            "interval": {domain: [e.low, e.high] for domain, e in row.accuracy.items()},
+            "gap": None if row.gap is None else row.gap.value,
+            "gap_interval": None if row.gap is None else [row.gap.low, row.gap.high],
+        }
+        for row in table.rows
+    ]
 
 
 def show_findings(findings: Iterable[Finding]) -> None:

@@ -13,9 +13,11 @@ from shiftproof.cli.options import (
     Set,
     Workers,
     accuracy_json,
+    measures_json,
     show_accuracy,
     show_findings,
     show_json,
+    show_measures,
 )
 
 __all__ = ["command"]
@@ -52,6 +54,7 @@ def command(
                 "run": str(run.folder),
                 "report": str(written[0]),
                 **accuracy_json(table),
+                "measures": measures_json(content.measures()),
                 "stressed": {one.title: accuracy_json(one.table) for one in content.stressed()},
                 "certified": [
                     figures(one, nice_radii(series)) for series in by_setting(content.series()) for one in series
@@ -61,7 +64,11 @@ def command(
             }
         )
         return
-    show_accuracy(table)
+    measures = content.measures()
+    if len({row.measure.kind for row in measures.rows}) > 1:
+        show_measures(measures)
+    else:
+        show_accuracy(table)
     for one in content.stressed():
         typer.echo(f"{one.title} ({one.classifier} classifier):")
         show_accuracy(one.table)

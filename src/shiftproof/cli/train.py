@@ -30,7 +30,9 @@ def command(
     source: Annotated[
         str | None, typer.Option("--source", help="Domains to train on: a,b.", show_default="all but the target")
     ] = None,
-    model: Annotated[str, typer.Option("--model", help="mlp, cnn, ..., file:PATH or python:PKG.MOD:FN.")] = "cnn",
+    model: Annotated[
+        str, typer.Option("--model", help="mlp, cnn, ..., file:PATH, timm:NAME or python:PKG.MOD:FN.")
+    ] = "cnn",
     objective: Annotated[str, typer.Option("--objective", help="See: shiftproof ls objectives")] = "erm",
     seed: Seed = 0,
     out: Annotated[
@@ -90,7 +92,7 @@ def command(
     counts = {domain.name: domain.class_counts for domain in loaded.domains}
     findings = [*shift_findings(table, counts), *data_findings(loaded)]
     findings += training_findings(model, study.models["model"], trained, loaded.sources)
-    findings += seen_target(model, card, target)
+    findings += seen_target(model, card, data, loaded.target)
     if json:
         result = {"model": str(folder / "model.safetensors"), "selected": kept, "seconds": card["seconds"]}
         result |= {key: value[model] for key, value in accuracy_json(table).items()}

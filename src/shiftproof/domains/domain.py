@@ -138,8 +138,12 @@ class Domain:
 
         The blocks depend on the domain alone, so that results by block depend on nothing else either.
         """
-        most = BLOCK_BYTES // (4 * max(1, math.prod(self.shape)))
-        size = max(1, min(BLOCK_SAMPLES, most))
+        return self.in_blocks(BLOCK_SAMPLES)
+
+    def in_blocks(self, most: int) -> list[IntArray]:
+        """All indices in consecutive blocks of `most` samples or, if they are large, fewer."""
+        room = BLOCK_BYTES // (4 * max(1, math.prod(self.shape)))
+        size = max(1, min(most, room))
         return [np.arange(start, min(start + size, len(self))) for start in range(0, len(self), size)]
 
     def subset(self, indices: ArrayLike) -> Domain:

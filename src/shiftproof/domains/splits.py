@@ -9,7 +9,7 @@ from shiftproof.domains.domain import Domain
 from shiftproof.errors import DataError
 from shiftproof.types import IntArray
 
-__all__ = ["VALIDATION_FRACTION", "held_out", "train_part", "validation_part"]
+__all__ = ["VALIDATION_FRACTION", "held_out", "stratified", "train_part", "validation_part"]
 
 VALIDATION_FRACTION = 0.2
 """DomainBed's 80/20."""
@@ -30,6 +30,19 @@ def held_out(domain: Domain) -> Domain:
     if domain.splits is not None and np.any(domain.splits == "test"):
         return _part(domain, "test")
     return validation_part(domain)
+
+
+def stratified(domain: Domain, limit: int | None) -> Domain:
+    """At most `limit` samples: one of every class, and of the others each class its share, evenly spaced."""
+    if limit is None or limit >= len(domain):
+        return domain
+    _, firsts = np.unique(domain.labels, return_index=True)
+    firsts = firsts[:limit]
+    others = np.setdiff1d(np.arange(len(domain)), firsts)
+    by_class = others[np.argsort(domain.labels[others], kind="stable")]
+    # equal steps through samples that are sorted by class
+    steps = (np.arange(limit - len(firsts)) + 0.5) * len(others) / max(1, limit - len(firsts))
+    return domain.subset(np.sort(np.concatenate([firsts, by_class[steps.astype(np.int64)]])))
 
 
 def parts(domain: Domain) -> IntArray:

@@ -42,11 +42,12 @@ class DomainSummary:
 
 @dataclass(frozen=True)
 class Validation:
-    """What `validate` saw: a summary of each domain, and findings."""
+    """What `validate` saw: a summary of each domain, findings, and the ids of samples that can't be read."""
 
     data: str
     domains: list[DomainSummary]
     findings: list[Finding]
+    unreadable: dict[str, list[str]]
 
     @property
     def failed(self) -> bool:
@@ -74,7 +75,8 @@ def validate(data: str | Domains, progress: Mode = "off", **options: object) -> 
     findings += _group_findings(domains)
     summaries = [_summary(domain, len(unreadable[domain.name])) for domain in domains]
     findings += _part_findings(summaries)
-    return Validation(domains.name, summaries, findings)
+    ids = {name: [str(domains[name].ids[i]) for i in found] for name, found in unreadable.items() if found}
+    return Validation(domains.name, summaries, findings, ids)
 
 
 def _layout_findings(index: Index) -> Iterable[Finding]:

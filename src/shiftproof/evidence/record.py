@@ -35,6 +35,14 @@ SCHEMA = pa.schema(
         # how far an attack may go, and how far it went, in `norm`
         ("eps", pa.float64()),
         ("distance", pa.float64()),
+        # how far the representation moved, over the length of the one before
+        ("latent_distance", pa.float64()),
+        # by how much the loss changes around the sample: as found, and at most
+        ("loss_change", pa.float64()),
+        ("loss_bound", pa.float64()),
+        # what nature did to the input, and how much of it
+        ("corruption", pa.string()),
+        ("severity", pa.int64()),
         ("count", pa.int64()),
         ("runner_up", pa.int64()),
         ("runner_up_count", pa.int64()),

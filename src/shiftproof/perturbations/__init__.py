@@ -1,6 +1,8 @@
 """What may happen to an input: an adversary, chance, or nature changes it."""
 
+from shiftproof.perturbations.corruptions import corrupt
+from shiftproof.perturbations.deformation import Deformation
 from shiftproof.perturbations.threat import Threat
 from shiftproof.perturbations.warp import rotate
 
-__all__ = ["Threat", "rotate"]
+__all__ = ["Deformation", "Threat", "corrupt", "rotate"]

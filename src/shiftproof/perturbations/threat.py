@@ -63,6 +63,20 @@ class Threat:
         return cls(norm.strip(), parse_eps(eps))  # type: ignore[arg-type]
 
     @property
+    def kind(self) -> str:
+        """What is limited: for changes of pixels, their norm."""
+        return self.norm
+
+    @property
+    def units(self) -> str:
+        """Of `eps`."""
+        return "pixel values in [0, 1]"
+
+    def at(self, eps: float) -> Threat:
+        """The same with another size."""
+        return Threat(self.norm, eps)
+
+    @property
     def spec(self) -> str:
         """The text that `parse` reads."""
         return f"{self.norm}:{self.eps!r}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -13,22 +14,37 @@ from numpy.typing import NDArray
 from pydantic import PlainValidator
 from torch import Tensor, nn
 
-from shiftproof.attacks import Base, Smoothed, craft
+from shiftproof.attacks import Base, Smoothed
 from shiftproof.attacks.attack import as_attack, as_victim, attack_samples, check_eps, check_victim
 from shiftproof.domains import Domain
+from shiftproof.errors import UsageError
 from shiftproof.execution import single_threaded
+from shiftproof.perturbations.deformation import Deformation
 from shiftproof.perturbations.noise import as_noise, label
-from shiftproof.probes.probe import PROBES, Columns, ProbeTask, measure_blocks
+from shiftproof.perturbations.threat import parse_eps
+from shiftproof.probes.probe import PROBES, Columns, ProbeTask, measure_blocks, under_each
 from shiftproof.types import Cost, Positive
 
-__all__ = ["Attack"]
+__all__ = ["Attack", "Sizes", "as_sizes"]
 
-UNITS = "pixel values in [0, 1]"
-_TRIED = 8
+_TRIED, _TOGETHER = 8, 64
 
 
 def _noise_or_none(value: Any) -> Any:
     return None if value is None else as_noise(value)
+
+
+def as_sizes(value: Any) -> tuple[float, ...]:
+    """Numbers or fractions, as a list or with commas."""
+    parts = value.split(",") if isinstance(value, str) else value if isinstance(value, Sequence) else [value]
+    try:
+        return tuple(parse_eps(part.strip()) if isinstance(part, str) else float(part) for part in parts)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"eps is {value!r}; it should be a number, or several, such as [2/255, 8/255]") from error
+
+
+Sizes = Annotated[tuple[float, ...], PlainValidator(as_sizes)]
+"""A field of a probe that takes numbers or fractions, as a list or with commas."""
 
 
 @PROBES.register("attack", cost="as the attack says, times samples and with votes if the classifier is smoothed")
@@ -36,18 +52,27 @@ def _noise_or_none(value: Any) -> Any:
 class Attack:
     """Predictions on attacked samples: `{name: attack, attack: {name: pgd, threat: linf:8/255, steps: 20}}`.
 
-    With `smoothed` (a noise), the victim is the majority vote under it.
+    `eps` are further sizes, such as [2/255, 4/255]: accuracy never rises with them, because what is found within one
+    is inside the larger ones. With `smoothed` (a noise), the victim is the majority vote under it.
     """
 
     attack: Annotated[Any, PlainValidator(as_attack)]
+    eps: Sizes = ()
     smoothed: Annotated[Any, PlainValidator(_noise_or_none)] = None
     samples: Positive = 16
     votes: Positive = 1_000
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attack", as_attack(self.attack))
+        object.__setattr__(self, "eps", as_sizes(self.eps))
         object.__setattr__(self, "smoothed", _noise_or_none(self.smoothed))
-        check_eps(self.attack.threat)
+        for eps in self.budgets:
+            check_eps(self.attack.threat.at(eps))
+
+    @property
+    def budgets(self) -> tuple[float, ...]:
+        """All sizes, from the smallest to the largest."""
+        return tuple(sorted({*self.eps, self.attack.threat.eps}))
 
     @property
     def classifier(self) -> str:
@@ -57,40 +82,60 @@ class Attack:
     @property
     def title(self) -> str:
         """What tells it from other attack probes of a study."""
-        return f"attack, {self.attack.threat}" + ("" if self.smoothed is None else f" on {label(self.smoothed)}")
+        return self._title(self.attack.threat.eps)
 
     def collect(self, task: ProbeTask) -> Columns:
-        """Predictions after the attack, and how far it went."""
+        """Predictions after the attack, and how far it went, within each size."""
         check_victim(self._victim(task.model, task.seed), task.domain)
-        columns = measure_blocks(partial(self.measure, seed=task.seed), task, with_ids=True)
+        columns = measure_blocks(partial(self.measure, seed=task.seed), task, with_ids=True, most=_TOGETHER)
         threat = self.attack.threat
-        facts: dict[str, Any] = {"eps": threat.eps, "norm": threat.norm, "units": UNITS}
         # how many votes judged the attack: few can miss a majority
-        facts |= {} if self.smoothed is None else {"noise": label(self.smoothed), "n": self.votes}
-        return columns | {name: np.full(len(task.domain), value) for name, value in facts.items()}
+        judged = {} if self.smoothed is None else {"noise": label(self.smoothed), "n": self.votes}
+        facts = {"norm": threat.norm, "units": self._units(), **judged}
+        settings = [
+            {"setting": f"{self!r} at {eps:g}", "title": self._title(eps), "eps": eps, **facts} for eps in self.budgets
+        ]
+        return under_each(settings, columns)
 
     def measure(
         self, model: nn.Module, inputs: Tensor, labels: Tensor, ids: NDArray[np.object_], seed: int = 0
     ) -> Columns:
-        """Of a block of samples; draws depend on the seed and a sample's id alone."""
-        victim, eps = self._victim(model, seed), self.attack.threat.eps
-        (result,) = attack_samples(victim, self.attack, inputs, labels, ids, [eps], seed)
-        return {"prediction": result.predictions, "distance": result.distance}
+        """Of a block of samples, one column a size; draws depend on the seed and a sample's id alone."""
+        found = attack_samples(self._victim(model, seed), self.attack, inputs, labels, ids, self.budgets, seed)
+        return {
+            "prediction": np.stack([one.predictions for one in found], 1),
+            "distance": np.stack([one.distance for one in found], 1),
+        }
 
     def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
-        """By a trial on a few samples; those that are wrong before the attack will cost less."""
-        few = domain.subset(np.arange(min(_TRIED, len(domain))))
+        """By a trial on a few samples."""
+        few = domain.subset(np.unique(np.linspace(0, len(domain) - 1, _TRIED, dtype=np.int64)))
         inputs, labels = few.tensors()
-        victim, radii = self._victim(model, 0), torch.full((len(few),), self.attack.threat.eps)
+        with torch.no_grad():
+            # what is wrong before is not attacked: the trial takes the model's own answers as right
+            labels = self._victim(model, 0).answers(inputs)
         with single_threaded():
             began = time.perf_counter()
-            attacked = craft(victim, inputs, labels, self.attack, radii=radii, ids=few.ids)
-            for judged in (inputs, attacked):
-                victim.answers(judged)
+            self.measure(model, inputs, labels, few.ids)
         seconds = len(domain) * (time.perf_counter() - began) / len(few)
-        judging = 2 if self.smoothed is None else 2 * self.votes
-        passes = len(domain) * (self.attack.passes * victim.passes + judging)
+        seconds /= min(workers, len(domain.in_blocks(_TOGETHER)))
+        passes = len(domain) * self.passes(model)
         return Cost(passes, seconds, passes, seconds)
+
+    def passes(self, model: nn.Module) -> int:
+        """Forward passes of one sample, at most."""
+        judging = 2 if self.smoothed is None else 2 * self.votes
+        return len(self.budgets) * (int(self.attack.passes) * self._victim(model, 0).passes + judging)
+
+    def _units(self) -> str:
+        """Of sizes; certificates of deforming noise speak of parameters, not of images that were deformed before."""
+        threat, noise = self.attack.threat, self.smoothed
+        outside = noise is not None and isinstance(threat, Deformation) and not threat.matches(noise)
+        return f"{threat.units}, handed in deformed" if outside else str(threat.units)
+
+    def _title(self, eps: float) -> str:
+        smoothed = "" if self.smoothed is None else f" on {label(self.smoothed)}"
+        return f"attack, {self.attack.threat.at(eps)}{smoothed}"
 
     def _victim(self, model: nn.Module, seed: int) -> Base | Smoothed:
         return as_victim(model, self.smoothed, self.samples, self.votes, seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,13 +15,24 @@ from torch import nn
 
 from shiftproof.catalogue import Catalogue, options_of
 from shiftproof.domains import Domain, Domains
+from shiftproof.domains.domain import BLOCK_SAMPLES
 from shiftproof.errors import ModelError
 from shiftproof.evidence import SCHEMA, Evidence, EvidenceStore
 from shiftproof.execution import Journal, Mode, progress_bar, run_shards, single_threaded
 from shiftproof.models.files import fingerprint
-from shiftproof.types import Cost
+from shiftproof.types import Cost, IntArray
 
-__all__ = ["PROBES", "Columns", "Probe", "ProbeTask", "block_cost", "check_probe", "measure_blocks", "run_probe"]
+__all__ = [
+    "PROBES",
+    "Columns",
+    "Probe",
+    "ProbeTask",
+    "block_cost",
+    "check_probe",
+    "measure_blocks",
+    "run_probe",
+    "under_each",
+]
 
 Columns = dict[str, NDArray[Any]]
 Measure = Callable[..., Columns]
@@ -53,7 +64,11 @@ class Probe(Protocol):
         """base | smoothed | adapted | latent | median: of which classifier the rows speak."""
 
     def collect(self, task: ProbeTask) -> Columns:
-        """Columns of evidence for all samples of the task's domain, in order; at least `prediction`."""
+        """Columns of evidence for all samples of the task's domain, in order; at least `prediction`.
+
+        A probe with several settings gives all samples under the first, then all under the next, and so on; `setting`
+        and `title` are then columns too.
+        """
 
     def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
         """What that takes, from a moment's trial."""
@@ -115,21 +130,23 @@ def check_probe(probe: Probe, model: nn.Module, domain: Domain, calibration: Dom
         check(model, domain, calibration)
 
 
-def measure_blocks(measure: Measure, task: ProbeTask, with_ids: bool = False) -> Columns:
+def measure_blocks(measure: Measure, task: ProbeTask, with_ids: bool = False, most: int = BLOCK_SAMPLES) -> Columns:
     """Columns from a function of a block of samples: `measure(model, inputs, labels)`, or with their ids as well.
 
-    A shard is a fixed block of the domain, so that results can't depend on the number of workers.
+    A shard is a fixed block of at most `most` samples, so that results can't depend on the number of workers. What
+    takes long for a sample has small blocks: one that is under way is lost in a crash.
     """
     domain, journal = task.domain, task.journal
-    blocks = domain.blocks
+    blocks = domain.in_blocks(most)
     todo = [shard for shard in range(len(blocks)) if str(shard) not in journal.done]
     done = len(domain) - sum(len(blocks[shard]) for shard in todo)
     with progress_bar(task.label, len(domain), task.progress, done) as bar:
-        for shard, result in run_shards(_Measurement(measure, task.model, domain, with_ids), todo, task.workers):
+        work = _Measurement(measure, task.model, domain, blocks, with_ids)
+        for shard, result in run_shards(work, todo, task.workers):
             journal.append(str(shard), result)
             bar.advance(len(result["prediction"]))
     ordered = [journal.done[str(shard)] for shard in range(len(blocks))]
-    return {key: np.concatenate([part[key] for part in ordered]) for key in ordered[0]}
+    return {key: np.concatenate([np.asarray(part[key]) for part in ordered]) for key in ordered[0]}
 
 
 def block_cost(measure: Measure, model: nn.Module, domain: Domain, passes: int = 1) -> Cost:
@@ -150,10 +167,11 @@ class _Measurement:
     measure: Measure
     model: nn.Module
     domain: Domain
+    blocks: list[IntArray]
     with_ids: bool
 
     def __call__(self, shard: int) -> Iterator[dict[str, list[Any]]]:
-        block = self.domain.blocks[shard]
+        block = self.blocks[shard]
         inputs, labels = self.domain.take(block)
         ids = [self.domain.ids[block]] if self.with_ids else []
         device = next((parameter.device for parameter in self.model.parameters()), torch.device("cpu"))
@@ -163,18 +181,29 @@ class _Measurement:
         yield {key: values.tolist() for key, values in columns.items()} | {"seconds": [each] * len(labels)}
 
 
+def under_each(settings: Sequence[Mapping[str, Any]], measured: Columns) -> Columns:
+    """Columns of a probe with several settings, from what was measured: samples x settings, or once for a sample."""
+    count = len(settings)
+    columns = {
+        # what there is of a sample once is its time, which the settings share
+        name: values.T.ravel() if values.ndim == 2 else np.tile(values / count, count)
+        for name, values in measured.items()
+    }
+    samples = len(measured["prediction"])
+    return columns | {name: np.repeat([one[name] for one in settings], samples) for name in settings[0]}
+
+
 def _rows(columns: Columns, domain: Domain, constants: dict[str, Any]) -> Evidence:
-    n = len(domain)
-    if len(columns["prediction"]) != n:
-        raise ModelError(
-            f"probe {constants['probe']!r} gave {len(columns['prediction'])} predictions for {n} samples of "
-            f"{domain.name!r}"
-        )
-    values: dict[str, Any] = {key: [value] * n for key, value in constants.items()}
-    values |= {"sample": domain.ids, "label": domain.labels, "correct": columns["prediction"] == domain.labels}
-    values |= {} if domain.groups is None else {"group": domain.groups}
+    rows, n = len(columns["prediction"]), len(domain)
+    if rows % n or not rows:
+        raise ModelError(f"probe {constants['probe']!r} gave {rows} predictions for {n} samples of {domain.name!r}")
+    times = rows // n
+    labels = np.tile(domain.labels, times)
+    values: dict[str, Any] = {key: [value] * rows for key, value in constants.items()}
+    values |= {"sample": np.tile(domain.ids, times), "label": labels, "correct": columns["prediction"] == labels}
+    values |= {} if domain.groups is None else {"group": np.tile(domain.groups, times)}
     values |= columns
     arrays = [
-        pa.array(values[item.name], item.type) if item.name in values else pa.nulls(n, item.type) for item in SCHEMA
+        pa.array(values[item.name], item.type) if item.name in values else pa.nulls(rows, item.type) for item in SCHEMA
     ]
     return Evidence(pa.Table.from_arrays(arrays, schema=SCHEMA))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from shiftproof.evidence import Evidence
 from shiftproof.types import Finding
 
-__all__ = ["sandwich_findings"]
+__all__ = ["sandwich_findings", "sandwich_summary"]
 
 _SLACK = 1e-6
 """An attack of float32 may end this much outside its ball, relative to it."""
@@ -26,7 +26,20 @@ def sandwich_findings(evidence: Evidence) -> Iterator[Finding]:
             yield from _findings(evidence.where(model=model, domain=domain), f"{model} on {domain}")
 
 
+def sandwich_summary(evidence: Evidence) -> list[Finding]:
+    """The same for a report: what is broken, one by one, or that nothing is, in a line."""
+    every = list(sandwich_findings(evidence))
+    broken = [one for one in every if one.level != "pass"]
+    held = [one for one in every if one.code == "sandwich-holds"]
+    if broken or not held:
+        return broken
+    compared = sum(one.evidence["samples"] for one in held)
+    message = f"certified <= attacked <= clean, sample by sample: all {compared:,} comparisons of one classifier hold"
+    return [Finding("pass", "sandwich-holds", message)]
+
+
 def _findings(rows: Evidence, name: str) -> Iterator[Finding]:
+    yield from _attacked_and_clean(rows, name)
     certified = rows.where(probe="certify")
     for setting in certified.distinct("setting"):
         held = certified.where(setting=setting)
@@ -38,10 +51,26 @@ def _findings(rows: Evidence, name: str) -> Iterator[Finding]:
                 yield from _compared(held, others.where(setting=other), name, probe)
 
 
+def _attacked_and_clean(rows: Evidence, name: str) -> Iterator[Finding]:
+    """No sample that is wrong as it is can be right after an attack: an attack leaves those alone."""
+    clean, attacked = rows.where(probe="clean"), rows.where(probe="attack", classifier="base")
+    for setting in attacked.distinct("setting") if len(clean) else []:
+        other = attacked.where(setting=setting)
+        right = dict(zip(clean["sample"].tolist(), clean["correct"].tolist(), strict=True))
+        after = zip(other["sample"].tolist(), other["correct"].tolist(), strict=True)
+        risen = [sample for sample, correct in after if correct and not right.get(sample, True)]
+        if risen:
+            message = f"{name}: {len(risen)} samples are wrong as they are and right under {other['title'][0]}, such as"
+            yield Finding("fail", "sandwich-broken", f"{message} {risen[0]}", {"samples": len(risen)})
+        else:
+            message = f"{name}: no sample is wrong as it is and right under {other['title'][0]}"
+            yield Finding("pass", "sandwich-holds", message, {"samples": len(other)})
+
+
 def _compared(held: Evidence, other: Evidence, name: str, probe: str) -> Iterator[Finding]:
     title = str(held["title"][0] or held["noise"][0])
     eps = float(other["eps"][0]) if probe == "attack" else 0.0
-    if probe == "attack" and other["norm"][0] != held["norm"][0]:
+    if probe == "attack" and any(other[fact][0] != held[fact][0] for fact in ("norm", "units")):
         return
     known = dict(zip(other["sample"].tolist(), range(len(other)), strict=True))
     pairs = np.array([(i, known[one]) for i, one in enumerate(held["sample"].tolist()) if one in known], np.int64)
@@ -68,7 +97,7 @@ def _compared(held: Evidence, other: Evidence, name: str, probe: str) -> Iterato
             yield Finding(level, "sandwich-broken", message, {"samples": int(broken.sum())})
         else:
             message = f"{name}, {title}: all {int(safe.sum())} samples certified beyond {eps:g} are right {what}"
-            yield Finding("pass", "sandwich-holds", message)
+            yield Finding("pass", "sandwich-holds", message, {"samples": int(safe.sum())})
     elif probe == "attack":
         message = (
             f"{name}, {title}: {safe.mean():.1%} certified beyond {eps:g} ({held['classifier'][0]} classifier), "

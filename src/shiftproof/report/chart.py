@@ -1,12 +1,13 @@
-"""The accuracy chart: one dot with its interval for each model and domain."""
+"""Pictures: accuracy with intervals, heat maps; and how they become files."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from shiftproof.report.tables import Table
 
-__all__ = ["accuracy_chart", "chart_png", "chart_svg"]
+__all__ = ["accuracy_chart", "chart_png", "chart_svg", "heat_map"]
 
 PALETTE = ["#c2410c", "#1d4ed8", "#15803d", "#7e22ce", "#a16207", "#0e7490", "#be123c", "#4d7c0f"]
 
@@ -60,3 +61,38 @@ def chart_png(specification: dict[str, Any]) -> bytes:
     import vl_convert
 
     return bytes(vl_convert.vegalite_to_png(specification, scale=2))
+
+
+def heat_map(
+    cells: Sequence[tuple[str, str, float]],
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str,
+    x: str | None = None,
+    y: str | None = None,
+) -> dict[str, Any]:
+    """A Vega-Lite specification: parts of 1 as colours with the percentage in them; cells are (row, column, value)."""
+    import altair as alt
+
+    values = [{"row": r, "column": c, "value": v, "text": f"{100 * v:.0f}"} for r, c, v in cells]
+    slanted = max(map(len, columns), default=0) > 7
+    base = alt.Chart(alt.InlineData(values=values)).encode(
+        x=alt.X(
+            "column:N", sort=list(columns), title=x, axis=alt.Axis(labelAngle=-40 if slanted else 0, labelLimit=180)
+        ),
+        y=alt.Y("row:N", sort=list(rows), title=y, axis=alt.Axis(labelLimit=220)),
+    )
+    boxes = base.mark_rect().encode(
+        color=alt.Color("value:Q", scale=alt.Scale(domain=[0, 1], range=["#fff7ed", "#c2410c"]), legend=None)
+    )
+    texts = base.mark_text(fontSize=12).encode(
+        text="text:N", color=alt.condition("datum.value > 0.55", alt.value("#fff"), alt.value("#1c1917"))
+    )
+    size = {"width": max(160, 44 * len(columns)), "height": max(40, 34 * len(rows))}
+    chart = (boxes + texts).properties(**size, title=title).configure_view(stroke=None)
+    chart = chart.configure_axis(grid=False, domain=False, ticks=False, labelFontSize=12, titleFontSize=12)
+    specification: dict[str, Any] = chart.configure_title(
+        fontSize=13, fontWeight="normal", color="#57534e", anchor="start"
+    ).to_dict()
+    return specification

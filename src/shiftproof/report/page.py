@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from shiftproof.errors import UnknownName
 from shiftproof.evidence import Evidence, slug
 from shiftproof.execution import write_atomically
 from shiftproof.probes.counterfactual import counterfactual_findings
+from shiftproof.probes.sandwich import sandwich_summary
 from shiftproof.report.certified import (
     Series,
     band_text,
@@ -26,8 +27,13 @@ from shiftproof.report.certified import (
     series_of_evidence,
 )
 from shiftproof.report.chart import accuracy_chart, chart_png, chart_svg
+from shiftproof.report.corrupted import GROUPS, Corrupted, corrupted_csv, corrupted_map, corrupted_of
 from shiftproof.report.findings import certificate_findings, shift_findings, unsound_findings
+from shiftproof.report.matrix import Matrix, matrices_of
+from shiftproof.report.measures import SideBySide, side_by_side
+from shiftproof.report.searched import loss_changes_of, searched_of
 from shiftproof.report.tables import Stressed, Table, accuracy_table, points, stressed_tables
+from shiftproof.report.verdict import verdict_of
 from shiftproof.types import Finding
 
 __all__ = ["FORMATS", "Report", "render_page", "write_report"]
@@ -51,6 +57,7 @@ class Report:
     labels: Mapping[str, Mapping[str, int]]
     notes: Sequence[Finding]
     seed: int
+    trained_here: bool = True
 
     def table(self) -> Table:
         """Accuracy per model and domain."""
@@ -60,6 +67,22 @@ class Report:
         """Accuracy under attack and under noise, if it was measured."""
         return stressed_tables(self.evidence, self.sources, self.target, self.seed)
 
+    def measures(self) -> SideBySide:
+        """Clean, attacked, corrupted and certified side by side."""
+        return side_by_side(self.evidence, self.sources, self.target, self.seed)
+
+    def corrupted(self) -> list[Corrupted]:
+        """Accuracy on corrupted samples, if it was measured."""
+        return corrupted_of(self.evidence)
+
+    def matrices(self) -> list[Matrix]:
+        """Models by the size of attacks, where there are several sizes."""
+        return matrices_of(self.evidence, self.sources, self.target)
+
+    def verdict(self) -> list[str]:
+        """What was measured and guaranteed, in plain words."""
+        return verdict_of(self.evidence, self.sources, self.target, self.seed)
+
     def series(self) -> list[Series]:
         """Certificates per model and domain, if there are any."""
         return series_of_evidence(self.evidence)
@@ -68,7 +91,8 @@ class Report:
         """What a reader should take away."""
         guaranteed = certificate_findings(self.series(), self.sources, self.target, self.seed)
         unsound, carried = unsound_findings(self.evidence), counterfactual_findings(self.evidence)
-        return [*shift_findings(table, self.labels), *guaranteed, *unsound, *carried, *self.notes]
+        ordered = sandwich_summary(self.evidence)
+        return [*shift_findings(table, self.labels), *guaranteed, *unsound, *carried, *ordered, *self.notes]
 
 
 def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
@@ -89,6 +113,16 @@ def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS)
         if "csv" in formats:
             written[folder / "tables" / f"{slug(one.title)}.csv"] = one.table.csv().encode()
     charts = {} if chart is None else {"accuracy": chart}
+    if "csv" in formats:
+        measures, corrupted = report.measures(), report.corrupted()
+        if len({row.measure.kind for row in measures.rows}) > 1:
+            written[folder / "tables" / "measures.csv"] = measures.csv().encode()
+        if corrupted:
+            written[folder / "tables" / "corrupted.csv"] = corrupted_csv(corrupted).encode()
+    for name, specification, matrix in _pictures(report):
+        charts[name] = specification
+        if matrix is not None and "csv" in formats:
+            written[folder / "tables" / f"{name}.csv"] = matrix.csv().encode()
     for number, series in enumerate(by_setting(report.series())):
         stem = "certified" if number == 0 else f"certified-{number + 1}"
         charts[stem] = certified_chart(series, report.target)
@@ -102,6 +136,17 @@ def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS)
     for path, content in written.items():
         write_atomically(path, content)
     return list(written)
+
+
+def _pictures(report: Report) -> Iterator[tuple[str, dict[str, Any], Matrix | None]]:
+    """Heat maps of corruptions on the last domain, and of models by the size of attacks."""
+    corrupted = report.corrupted()
+    if corrupted:
+        yield "corrupted", corrupted_map(corrupted, report.target or report.sources[-1]), None
+    for number, matrix in enumerate(report.matrices()):
+        stem = "matrix" if number == 0 else f"matrix-{number + 1}"
+        for index, role in enumerate(matrix.values):
+            yield f"{stem}-{role}", matrix.chart(role), matrix if index == 0 else None
 
 
 def render_page(report: Report) -> str:
@@ -127,6 +172,14 @@ def render_page(report: Report) -> str:
         findings=report.findings(table),
         chart=chart,
         guarantees=guarantees,
+        verdict=report.verdict(),
+        measures=report.measures(),
+        corrupted=report.corrupted(),
+        groups=[group for group in GROUPS if any(group in one.groups for one in report.corrupted())],
+        pictures={name: Markup(chart_svg(specification)) for name, specification, _ in _pictures(report)},
+        matrices=report.matrices(),
+        searched=searched_of(report.evidence),
+        losses=loss_changes_of(report.evidence),
         stressed=report.stressed(),
         together=TOGETHER if any(part["series"][0].alpha for part in guarantees) else "",
         images={name: base64.b64encode(path.read_bytes()).decode() for name, path in report.sheets.items()},

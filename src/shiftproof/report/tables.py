@@ -12,7 +12,7 @@ from shiftproof.types import Estimate
 
 __all__ = ["Row", "Stressed", "Table", "accuracy_table", "stressed_tables"]
 
-NOT_STRESSED = ("clean", "certify", "counterfactual")
+NOT_STRESSED = ("clean", "certify", "counterfactual", "corrupt", "attack", "search", "input-robustness")
 """Probes whose rows are shown in ways of their own."""
 
 

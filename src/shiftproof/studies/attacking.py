@@ -19,7 +19,6 @@ from shiftproof.errors import DataError, UsageError
 from shiftproof.evidence import metrics
 from shiftproof.execution import Mode, read_json, write_atomically, write_json
 from shiftproof.models.files import fingerprint
-from shiftproof.perturbations import Threat
 from shiftproof.perturbations.noise import Noise, label
 from shiftproof.report.chart import PALETTE, chart_png, chart_svg
 from shiftproof.studies.certifying import Place
@@ -52,7 +51,10 @@ class Attacked:
             "images": len(self.results[0]),
             "what": self.place.what,
             "classifier": self.results[0].classifier,
+            "how": self.results[0].how,
+            "threat": self.results[0].threat.kind,
             "norm": self.results[0].threat.norm,
+            "units": self.results[0].threat.units,
             "clean_accuracy": self.clean.value,
             "clean_interval": [self.clean.low, self.clean.high],
             "accuracy": {eps: e.value for eps, e in at.items()},
@@ -92,7 +94,7 @@ class Assault:
     def check(self, folder: Path) -> None:
         """Refuse what can't be answered, or would take the place of another answer, before anything is written."""
         for eps in self.budgets:
-            check_eps(Threat(self.attack.threat.norm, eps))
+            check_eps(self.attack.threat.at(eps))
         for place in self.where:
             check_victim(as_victim(self.model, self.smoothed, 1, 1, self.seed), place.domain)
         path = folder / "attack.json"
@@ -106,7 +108,7 @@ class Assault:
         """What weakens the attack."""
         said = set()
         for eps in sorted(set(self.budgets)):
-            within: Any = replace(self.attack, threat=Threat(self.attack.threat.norm, eps))  # type: ignore[type-var]
+            within: Any = replace(self.attack, threat=self.attack.threat.at(eps))  # type: ignore[type-var]
             for finding in within.findings() if hasattr(within, "findings") else ():
                 if finding.message not in said:
                     yield finding
@@ -152,10 +154,10 @@ def attacked_csv(answers: Sequence[Attacked]) -> str:
     """One line a number, in full."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["domain", "classifier", "norm", "eps", "metric", "value", "low", "high", "n", "method"])
+    writer.writerow(["domain", "classifier", "threat", "norm", "eps", "metric", "value", "low", "high", "n", "method"])
     for one in answers:
         first = one.results[0]
-        head = [one.place.domain.name, first.classifier, first.threat.norm]
+        head = [one.place.domain.name, first.classifier, first.threat.kind, first.threat.norm]
         e = one.clean
         writer.writerow([*head, 0.0, "clean accuracy", e.value, e.low, e.high, e.n, e.method])
         for result in one.results:
@@ -179,7 +181,7 @@ def attacked_chart(answers: Sequence[Attacked]) -> dict[str, Any]:
         for eps, e in [(0.0, one.clean), *((r.threat.eps, one.accuracy(r)) for r in one.results if r.threat.eps > 0)]
     ]
     names = [one.place.domain.name for one in answers]
-    title = f"eps ({first.threat.norm}, pixel values in [0, 1]), {first.classifier} classifier"
+    title = f"eps ({first.threat.kind}, {first.threat.units}), {first.classifier} classifier"
     base = alt.Chart(alt.InlineData(values=points)).encode(
         x=alt.X("eps:Q", title=title),
         color=alt.Color(

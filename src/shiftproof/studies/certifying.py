@@ -19,7 +19,7 @@ from shiftproof.certification.certify import identity
 from shiftproof.certification.checks import check_classifier
 from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain, Domains, held_out
-from shiftproof.domains.splits import train_part
+from shiftproof.domains.splits import stratified, train_part
 from shiftproof.errors import DataError, UsageError
 from shiftproof.evidence import slug
 from shiftproof.execution import Mode, only_one, read_json, write_json
@@ -32,7 +32,7 @@ from shiftproof.report.certified import Series, figures, series_of
 from shiftproof.studies.seen import seen_domains
 from shiftproof.types import Cost, IntArray
 
-__all__ = ["Certified", "Place", "Question", "calibration_pool", "places"]
+__all__ = ["Certified", "Place", "Question", "calibration_pool", "places", "recorded"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,10 +85,8 @@ def places(domains: Domains, names: Sequence[str] | None, model: str, limit: int
         else:
             part, what = domain, "all samples"
         if limit is not None and limit < len(part):
-            part = part.subset(np.linspace(0, len(part) - 1, limit, dtype=np.int64))
-            what = (
-                f"{limit} of its {what}, evenly spaced" if what != "all samples" else f"{limit} samples, evenly spaced"
-            )
+            part = stratified(part, limit)
+            what = f"{limit} of its {what}, stratified" if what != "all samples" else f"{limit} samples, stratified"
         if domain.name in trained_on:
             what += "; the model was trained on the others"
         elif trained_on:
@@ -147,9 +145,9 @@ class Question:
         }
 
     @property
-    def recorded(self) -> list[dict[str, Any]]:
+    def recorded_settings(self) -> list[dict[str, Any]]:
         """The settings in a form from which `as_certifier` makes them again."""
-        return [_recorded(setting) for setting in self.settings]
+        return [recorded(setting) for setting in self.settings]
 
     def check(self) -> None:
         """Refuse what can't be answered, before anything is written."""
@@ -169,7 +167,9 @@ class Question:
     def answer(self, folder: Path, workers: int = 1, progress: Mode = "auto") -> list[Certified]:
         """Certificates of every place under every setting; what is finished in `folder` is not done again."""
         with only_one(folder):
-            _keep_to_one_question(folder, self.asked, {**self.source, "settings": self.recorded, "seed": self.seed})
+            _keep_to_one_question(
+                folder, self.asked, {**self.source, "settings": self.recorded_settings, "seed": self.seed}
+            )
             counted = [one for place in self.where for one in self._certified(place.domain, folder, workers, progress)]
         others = [
             replace(one, certificates=one.certificates.at_alpha(alpha)) for alpha in self.alphas for one in counted
@@ -222,7 +222,8 @@ class Question:
         ]
 
 
-def _recorded(certifier: Certifier) -> dict[str, Any]:
+def recorded(certifier: Certifier) -> dict[str, Any]:
+    """A certifier in a form from which `as_certifier` makes it again."""
     record: dict[str, Any] = {"name": CERTIFIERS.name_of(certifier)}
     for name in options_of(type(certifier)):
         value = getattr(certifier, name)

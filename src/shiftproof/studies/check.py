@@ -8,10 +8,10 @@ from shiftproof.domains.registry import data_set
 from shiftproof.errors import ShiftproofError, UnknownName, UsageError
 from shiftproof.evidence import slug
 from shiftproof.models import MODELS
-from shiftproof.models.load import check_options
+from shiftproof.models.load import check_options, check_trained
 from shiftproof.objectives import OBJECTIVES, Objective
 from shiftproof.probes import PROBES
-from shiftproof.studies.schema import ModelSpec, Pretrain, Study
+from shiftproof.studies.schema import GIVEN, ModelSpec, Pretrain, Study
 from shiftproof.training.optimisers import check_recipe
 from shiftproof.training.selection import check_rule
 
@@ -23,7 +23,8 @@ Problem = tuple[Location, ShiftproofError]
 
 def check_names(study: Study) -> Iterator[Problem]:
     """Where the study names something that does not exist, or gives it a value that it can't take."""
-    yield from _try(("data",), lambda: data_set(study.data.name, study.data.options))
+    if study.data.name != GIVEN:
+        yield from _try(("data",), lambda: data_set(study.data.name, study.data.options))
     for name, spec in study.models.items():
         yield from _check_model(("models", name), spec)
         if spec.pretrain is not None:
@@ -33,6 +34,9 @@ def check_names(study: Study) -> Iterator[Problem]:
 
 
 def _check_model(location: Location, spec: ModelSpec) -> Iterator[Problem]:
+    if not spec.train:
+        yield from _try((*location, "model"), lambda: _check_as_it_is(spec))
+        return
     yield from _try((*location, "model"), lambda: check_options(spec.model.name, spec.model.options))
     yield from _check_phase(location, spec)
     if spec.pretrain is not None:
@@ -52,6 +56,20 @@ def _check_phase(location: Location, phase: ModelSpec | Pretrain) -> Iterator[Pr
     if phase.objective.name in OBJECTIVES:
         recipe = OBJECTIVES[phase.objective.name].cls.recipe
         yield from _try((*location, "training"), lambda: check_recipe(recipe.override(phase.training)))  # type: ignore[attr-defined]
+
+
+def _check_as_it_is(spec: ModelSpec) -> None:
+    """Whether there is something to measure without training."""
+    name = spec.model.name
+    if name == GIVEN:
+        return
+    if name in MODELS:
+        raise UsageError(f"{name!r} is a network without training; 'train: false' needs a trained one: file:PATH")
+    check_options(name, spec.model.options)
+    check_trained(name, spec.model.options)
+    unused = [key for key in ("objective", "training", "selection", "pretrain") if key in spec.model_fields_set]
+    if unused:
+        raise UsageError(f"{unused[0]} means nothing to a model that is not trained: leave it or 'train: false' out")
 
 
 def _check_network(name: str) -> None:

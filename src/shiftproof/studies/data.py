@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shiftproof.domains import Domain, Domains, held_out, load_domains
-from shiftproof.domains.splits import train_part
+from shiftproof.domains.splits import stratified, train_part
 from shiftproof.errors import UsageError
-from shiftproof.studies.schema import Study
+from shiftproof.studies.schema import GIVEN, Study
 from shiftproof.types import Finding
 
-__all__ = ["StudyData", "data_findings", "load_study_data"]
+__all__ = ["StudyData", "chosen", "data_findings", "load_study_data"]
 
 
 @dataclass(frozen=True, eq=False)
 class StudyData:
-    """The domains that a study trains on, and the one that it leaves out, if any."""
+    """The domains that a study trains on, and the one that it leaves out, if any.
+
+    Of every domain at most `limit` samples are measured, or those of `chosen`, in the order of the domains.
+    """
 
     sources: Domains
     target: Domain | None
+    limit: int | None = None
+    chosen: Sequence[Domain] | None = None
 
     @property
     def domains(self) -> list[Domain]:
@@ -33,23 +39,31 @@ class StudyData:
     @property
     def measured(self) -> list[Domain]:
         """What probes look at: the held-out part of every source, then the whole target."""
-        return [*map(held_out, self.sources), *([] if self.target is None else [self.target])]
+        if self.chosen is not None:
+            return list(self.chosen)
+        whole = [*map(held_out, self.sources), *([] if self.target is None else [self.target])]
+        return [stratified(domain, self.limit) for domain in whole]
 
 
 def load_study_data(study: Study) -> StudyData:
     """Without `source`, all domains but the target are sources; without `target`, none is left out."""
+    if study.data.name == GIVEN:
+        raise UsageError("the data of this run was handed over in Python, so that it can't be loaded again by name")
     domains = load_domains(study.data.name, **study.data.options)
-    target = None if study.target is None else domains[study.target]
-    if study.source is not None:
-        if study.target in study.source:
-            raise UsageError(f"{study.target!r} is both source and target; a target is what training leaves out")
-        sources = domains.select(study.source)
-    else:
-        sources = domains if study.target is None else domains.leave_out(study.target)[0]
-    data = StudyData(sources, target)
+    data = StudyData(*chosen(domains, study.source, study.target), study.limit)
     for domain in data.domains:
         domain.inputs.prepare()
     return data
+
+
+def chosen(domains: Domains, source: Sequence[str] | None, target: str | None) -> tuple[Domains, Domain | None]:
+    """The sources and the target that are named; without `source`, all domains but the target."""
+    left_out = None if target is None else domains[target]
+    if source is None:
+        return (domains if target is None else domains.leave_out(target)[0]), left_out
+    if target in source:
+        raise UsageError(f"{target!r} is both source and target; a target is what training leaves out")
+    return domains.select(source), left_out
 
 
 def data_findings(data: StudyData) -> list[Finding]:

@@ -55,7 +55,7 @@ def estimate_study(study: Study, workers: int = 1) -> StudyCost:
 
 def _costs(study: Study, name: str, spec: ModelSpec, data: StudyData, workers: int) -> list[StageCost]:
     model = untrained(spec, data.sources)
-    costs = [_training_cost(name, "training", spec, model, data.sources, study.seed)]
+    costs = [_training_cost(name, "training", spec, model, data.sources, study.seed)] if spec.train else []
     if spec.pretrain is not None and first_alike(study, name) == name:
         phase, before = first_phase(spec, spec.pretrain), phase_data(spec.pretrain).sources
         costs.insert(0, _training_cost(name, "pre-training", phase, untrained(phase, before), before, study.seed))

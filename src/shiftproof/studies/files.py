@@ -114,7 +114,7 @@ def _override_all_models(document: dict[str, Any], override: str) -> None:
 
 
 def _start_paths_at(base: Path, document: dict[str, Any]) -> None:
-    """Relative paths of folder: and file: mean a place beside the study, wherever it is run from."""
+    """Relative paths of folder:, file: and hf: mean a place beside the study, wherever it is run from."""
 
     def moved(value: Any) -> Any:
         if isinstance(value, dict):
@@ -122,6 +122,8 @@ def _start_paths_at(base: Path, document: dict[str, Any]) -> None:
         for kind in ("folder:", "file:"):
             if isinstance(value, str) and value.startswith(kind):
                 return f"{kind}{base / value.removeprefix(kind)}"
+        if isinstance(value, str) and value.startswith("hf:") and (base / value[3:]).is_dir():
+            return f"hf:{base / value[3:]}"
         return value
 
     if "data" in document:

@@ -26,7 +26,7 @@ from shiftproof.studies.schema import Choice, ModelSpec
 from shiftproof.training import Fit, train
 from shiftproof.types import Finding
 
-__all__ = ["load_trained", "model_file", "train_to_file", "training_findings"]
+__all__ = ["as_it_is", "card_of", "kept_copy", "load_trained", "model_file", "train_to_file", "training_findings"]
 
 
 def train_to_file(
@@ -107,9 +107,31 @@ def training_findings(name: str, spec: ModelSpec, model: nn.Module, sources: Dom
     objective, recipe = objective_of(spec)
     outcome = Outcome(model, sources.shape, recipe, sources.names)
     said = list(objective.findings(outcome)) if hasattr(objective, "findings") else []
-    if recipe.part == "head" and spec.pretrain is None and spec.model.name in MODELS:
+    name_, drawn = spec.model.name, not spec.model.options.get("pretrained")
+    by_chance = name_ in MODELS or (name_.startswith("timm:") and drawn)
+    if recipe.part == "head" and spec.pretrain is None and by_chance:
         said.append(Finding("warn", "untrained-encoder", "only the head was trained, on an encoder of random weights"))
     return [replace(finding, message=f"{name}: {finding.message}") for finding in said]
+
+
+def as_it_is(spec: ModelSpec, sources: Domains, path: Path) -> tuple[nn.Module, dict[str, Any]]:
+    """A model that the user brings, copied to `path` so that a run is whole; returns it with its record."""
+    model = load_model(spec.model.name, sources, **spec.model.options).eval()
+    return model, kept_copy(model, card_of(spec.model.name), sources, path)
+
+
+def kept_copy(model: nn.Module, card: dict[str, Any], sources: Domains, path: Path) -> dict[str, Any]:
+    """Write a model as it is, unless it is there already; returns its record."""
+    if not path.with_suffix(".json").exists():
+        own = {key: value for key, value in card.items() if key not in ("format", "architecture", "weights")}
+        save_model(model, path, {"classes": list(sources.classes), **own})
+    return read_card(path)
+
+
+def card_of(name: str) -> dict[str, Any]:
+    """The record beside a model file; nothing for a model that has none."""
+    path = model_path(name) if name.startswith("file:") else None
+    return read_card(path) if path is not None and path.with_suffix(".json").is_file() else {}
 
 
 def load_trained(spec: ModelSpec, sources: Domains, folder: Path, name: str) -> nn.Module:
@@ -136,7 +158,7 @@ def _initial(choice: Choice, beside: Path | None) -> dict[str, Any] | None:
     if not choice.name.startswith("file:"):
         return None
     path = model_path(choice.name)
-    card = read_card(path) if path.with_suffix(".json").is_file() else {}
+    card = card_of(choice.name)
     record = {key: card.get(key) for key in ("data", "sources", "objective", "recipe", "seed", "initial")}
     name = choice.name if beside is None else f"file:{os.path.relpath(path, beside)}"
     return {**given(choice), "name": name, **record}

@@ -17,7 +17,7 @@ from shiftproof.models.load import model_path
 from shiftproof.objectives import OBJECTIVES, Objective, Recipe
 from shiftproof.probes import PROBES
 from shiftproof.studies.pretraining import first_phase
-from shiftproof.studies.schema import Choice, ModelSpec, Study
+from shiftproof.studies.schema import GIVEN, Choice, ModelSpec, Study
 
 __all__ = ["digest", "given", "objective_of", "resolved", "resolved_model"]
 
@@ -29,6 +29,7 @@ def resolved(study: Study) -> dict[str, Any]:
         "source": None if study.source is None else sorted(study.source),
         "target": study.target,
         "seed": study.seed,
+        "limit": study.limit,
         "models": {name: resolved_model(spec, study.seed) for name, spec in study.models.items()},
         "probes": [{"name": p.name, **plain_options(PROBES.create(p.name, p.options))} for p in study.probes],
     }
@@ -36,6 +37,8 @@ def resolved(study: Study) -> dict[str, Any]:
 
 def resolved_model(spec: ModelSpec, seed: int) -> dict[str, Any]:
     """One model of a study, with all defaults written out."""
+    if not spec.train:
+        return {"model": given(spec.model), "train": False}
     objective, recipe = objective_of(spec)
     return {
         "model": _network(spec.model) if spec.model.name in MODELS else given(spec.model),
@@ -76,6 +79,8 @@ def _resolved_phase(spec: ModelSpec, seed: int) -> dict[str, Any] | None:
 
 
 def _data(choice: Choice) -> dict[str, Any]:
+    if choice.name == GIVEN:
+        return {"name": GIVEN}
     chosen = data_set(choice.name, choice.options)
     return {"name": choice.name, **plain_options(chosen)}
 

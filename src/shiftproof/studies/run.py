@@ -1,41 +1,32 @@
-"""A run: a study's folder on disk, and the runner that fills it."""
+"""A run: what a study or an audit has left in its folder."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from shiftproof.catalogue import options_of
-from shiftproof.errors import DataError, ShiftproofError, StudyError, UsageError
+from shiftproof.errors import DataError, UsageError
 from shiftproof.evidence import Evidence, EvidenceStore, slug
-from shiftproof.execution import Mode, check_writable, only_one, read_json, write_atomically, write_json
-from shiftproof.models.files import fingerprint
+from shiftproof.execution import read_json, write_atomically
 from shiftproof.models.heads import Head
-from shiftproof.probes import PROBES, run_probe
-from shiftproof.probes.probe import check_probe
+from shiftproof.probes.sandwich import sandwich_summary
 from shiftproof.report import Report, write_report
-from shiftproof.report.gallery import contact_sheet
 from shiftproof.report.page import FORMATS, render_page
-from shiftproof.studies.data import StudyData, data_findings, load_study_data
-from shiftproof.studies.environment import environment
-from shiftproof.studies.files import find_study, validated
-from shiftproof.studies.jobs import model_file, train_to_file, training_findings
-from shiftproof.studies.pretraining import first_alike, untrained
-from shiftproof.studies.resolved import digest, resolved
+from shiftproof.studies.files import validated
 from shiftproof.studies.schema import Study
-from shiftproof.studies.seen import seen_target
 from shiftproof.types import Finding
 
-__all__ = ["Run", "open_run", "run_study"]
+__all__ = ["FORMAT", "Run", "open_run", "sheet_path"]
 
 FORMAT = "shiftproof-run/1"
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A study that has been run: its folder, its study and its evidence."""
+    """What was asked, in which folder, and what was measured."""
 
     folder: Path
     study: Study
@@ -58,6 +49,17 @@ class Run:
         content = self.content()
         return content.findings(content.table())
 
+    @property
+    def verdict(self) -> list[str]:
+        """What was measured and guaranteed, in plain words."""
+        return self.content().verdict()
+
+    @property
+    def broken(self) -> list[Finding]:
+        """Checks that failed: of data, of the model, of what can't be. That a model is bad is none of these."""
+        said = [Finding(**finding) for finding in self.record["findings"]]
+        return [one for one in [*said, *sandwich_summary(self.evidence)] if one.level == "fail"]
+
     def content(self) -> Report:
         """What the report says."""
         study, record = self.study, self.record
@@ -77,7 +79,7 @@ class Run:
             "computed with": f"Python {record['environment']['python']}, {packages}",
             "on": machine,
         }
-        sheets = {name: _sheet(self.folder, name) for name in names}
+        sheets = {name: sheet_path(self.folder, name) for name in names}
         return Report(
             title=study.title or study.name,
             about=study.about,
@@ -91,85 +93,8 @@ class Run:
             labels=record["labels"],
             notes=[Finding(**finding) for finding in record["findings"]],
             seed=study.seed,
+            trained_here=all(spec.train for spec in study.models.values()),
         )
-
-
-def run_study(
-    study: Study | str,
-    out: Path | str | None = None,
-    *,
-    workers: int = 1,
-    device: str = "auto",
-    progress: Mode = "auto",
-) -> Run:
-    """Train what is not trained and measure what is not measured; the same call continues a run that was killed.
-
-    `study` is a study, the name of one, or the path of a YAML file.
-    """
-    study = find_study(study) if isinstance(study, str) else study
-    config = resolved(study)
-    folder = Path(out) if out else Path("runs") / f"{slug(study.name)}-{digest(config)}"
-    check_writable(folder)
-    data = load_study_data(study)
-    _check_probes(study, data)
-    with only_one(folder):
-        record = _start_or_continue(folder, _record(study, config, data))
-        for domain in data.domains:
-            write_atomically(_sheet(folder, domain.name), contact_sheet(domain))
-        trained = {
-            name: train_to_file(
-                spec,
-                data,
-                model_file(folder, name),
-                folder / "checkpoints" / f"{slug(name)}.ckpt",
-                seed=study.seed,
-                data=config["data"],
-                extractor=_extractor(folder, study, name),
-                device=device,
-                progress=progress,
-                label=f"training {name}",
-            )
-            for name, spec in study.models.items()
-        }
-        record["fingerprints"]["weights"] = {name: fingerprint(model) for name, (model, _) in trained.items()}
-        record["selected"] = {name: card["selection"] for name, (_, card) in trained.items()}
-        found = data_findings(data)
-        for name, (model, card) in trained.items():
-            found += training_findings(name, study.models[name], model, data.sources)
-            found += seen_target(name, card, study.target)
-        record["findings"] = [asdict(finding) for finding in found]
-        write_json(folder / "run.json", record)
-        store = EvidenceStore(folder / "evidence")
-        evidence = [
-            run_probe(
-                PROBES.create(choice.name, choice.options),
-                model,
-                domain,
-                store,
-                model_name=name,
-                seed=study.seed,
-                workers=workers,
-                progress=progress,
-                calibration=data.training,
-            )
-            for name, (model, _) in trained.items()
-            for choice in study.probes
-            for domain in data.measured
-        ]
-    return Run(folder, study, record, Evidence.of(evidence))
-
-
-def _check_probes(study: Study, data: StudyData) -> None:
-    """Refuse what no training would make measurable, before there is any."""
-    probes = [PROBES.create(choice.name, choice.options) for choice in study.probes]
-    for name, spec in study.models.items():
-        model = untrained(spec, data.sources).eval()
-        for probe in probes:
-            try:
-                check_probe(probe, model, data.measured[-1], data.training)
-            except ShiftproofError as error:
-                what = getattr(probe, "title", PROBES.name_of(probe))
-                raise StudyError(f"model {name!r} can't be measured by {what!r}: {error}") from error
 
 
 def open_run(folder: Path | str) -> Run:
@@ -190,57 +115,14 @@ def open_run(folder: Path | str) -> Run:
     return Run(folder, study, record, evidence)
 
 
-def _record(study: Study, config: dict[str, Any], data: StudyData) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "hash": digest(config),
-        "study": study.model_dump(mode="json", exclude_defaults=True),
-        "config": config,
-        "sources": list(data.sources.names),
-        "classes": list(data.sources.classes),
-        "labels": {domain.name: domain.class_counts for domain in data.domains},
-        "selected": {},
-        "findings": [],
-        "protocol": {
-            "split": "by hash of group or sample id, 20 % validation",
-            "source rows": "held out: test rows where the data set has them, else the validation part",
-            "target rows": "all",
-        },
-        "fingerprints": {"data": {domain.name: domain.fingerprint for domain in data.domains}, "weights": {}},
-        "environment": environment(),
-        "later_environments": [],
-    }
-
-
-def _start_or_continue(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
-    if (folder / "run.json").exists():
-        before = read_json(folder / "run.json", DataError)
-        if before.get("hash") != record["hash"]:
-            raise UsageError(f"{folder} holds a run of another study or other settings; choose another --out")
-        if before["fingerprints"]["data"] != record["fingerprints"]["data"]:
-            raise DataError(f"the data has changed since the run in {folder} was started; choose another --out")
-        # what was computed keeps the record of what it was computed with
-        known = [before["environment"], *before["later_environments"]]
-        later = [] if record["environment"] in known else [record["environment"]]
-        return {**before, "later_environments": [*before["later_environments"], *later]}
-    write_json(folder / "run.json", record)
-    return record
-
-
-def _extractor(folder: Path, study: Study, name: str) -> tuple[Path, Path] | None:
-    """Weights and checkpoint of what a model is pre-trained to."""
-    if study.models[name].pretrain is None:
-        return None
-    path = model_file(folder, first_alike(study, name))
-    stem = f"{path.stem}-pretrained"
-    return path.with_name(f"{stem}{path.suffix}"), folder / "checkpoints" / f"{stem}.ckpt"
-
-
-def _sheet(folder: Path, domain: str) -> Path:
+def sheet_path(folder: Path, domain: str) -> Path:
+    """Where a run keeps the picture of a domain's samples."""
     return folder / "figures" / f"samples-{slug(domain)}.png"
 
 
-def _describe(config: dict[str, Any], selected: dict[str, Any]) -> str:
+def _describe(config: dict[str, Any], selected: dict[str, Any] | None) -> str:
+    if not config.get("train", True) or selected is None:
+        return f"{config['model']['name']}, as it is"
     usual = options_of(Head)
     options = {k: v for k, v in config["model"].items() if k != "name" and (k not in usual or v != usual[k])}
     network = ", ".join([config["model"]["name"], *(f"{k}={v}" for k, v in options.items())])

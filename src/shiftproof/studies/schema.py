@@ -8,7 +8,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from shiftproof.objectives.objective import Selection
 
-__all__ = ["Choice", "ModelSpec", "Pretrain", "Study"]
+__all__ = ["GIVEN", "Choice", "ModelSpec", "Pretrain", "Study"]
+
+GIVEN = "given"
+"""The name of data, or of a model, that was handed over in Python and that no name would find again."""
 
 
 def _from_commas(value: Any) -> Any:
@@ -51,7 +54,10 @@ class Pretrain(BaseModel):
 
 
 class ModelSpec(BaseModel):
-    """One model of a study: a network, an objective, and changes to the objective's recipe."""
+    """One model of a study: a network, an objective, and changes to the objective's recipe.
+
+    With `train: false` it is measured as it is.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -61,6 +67,7 @@ class ModelSpec(BaseModel):
     selection: Selection | None = None
     seed: Seed | None = None
     pretrain: Pretrain | None = None
+    train: bool = True
     about: str = ""
 
 
@@ -76,6 +83,7 @@ class Study(BaseModel):
     source: Names | None = None
     target: str | None = None
     seed: Seed = 0
+    limit: Annotated[int, Field(strict=True, ge=1)] | None = None
     models: dict[str, ModelSpec] = Field(min_length=1)
     probes: tuple[Choice, ...] = Field(default=(Choice(name="clean"),), min_length=1)
 

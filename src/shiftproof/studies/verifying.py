@@ -166,9 +166,10 @@ def _faults(
     file: StoredFile, models: dict[str, nn.Module], domains: dict[str, Domain], certifying: Mapping[str, Certify]
 ) -> Iterator[tuple[str, str]]:
     rows = file.rows
+    settings = rows.distinct("setting")
     for column in _CONSTANT:
-        if len(rows.distinct(column)) > 1:
-            yield "facts-differ", f"rows differ in {column}, which is one for all of a file"
+        if any(len(rows.where(setting=setting).distinct(column)) > 1 for setting in settings):
+            yield "facts-differ", f"rows differ in {column}, which is one for all of a setting"
     model, domain = str(rows["model"][0]), str(rows["domain"][0])
     unknown = rows["probe"][0] == "certify" and rows["setting"][0] not in certifying
     if model not in models or domain not in domains or unknown:
@@ -177,7 +178,9 @@ def _faults(
     known = domains[domain]
     if (file.identity.get("weights"), file.identity.get("data")) != (fingerprint(models[model]), known.fingerprint):
         yield "evidence-of-other", "rows are of other weights or other data"
-    if rows["sample"].tolist() != known.ids.tolist() or rows["label"].tolist() != known.labels.tolist():
+    # a probe may have several settings, with all samples under each
+    ids, labels = (len(settings) * column.tolist() for column in (known.ids, known.labels))
+    if rows["sample"].tolist() != ids or rows["label"].tolist() != labels:
         yield "labels-differ", "samples or labels are not those of the data"
     elif (rows["correct"].astype(bool) != (rows["prediction"] == rows["label"])).any():
         yield "correct-differs", "rows are called right or wrong that are not"
@@ -189,8 +192,9 @@ _CONSTANT = (
     "model",
     "domain",
     "probe",
-    "setting",
     "classifier",
+    "corruption",
+    "severity",
     "alpha",
     "title",
     "scale",
@@ -203,4 +207,4 @@ _CONSTANT = (
     "eps",
     "seed",
 )
-"""Columns that say the same in every row of a file."""
+"""Columns that say the same in every row of a setting."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from shiftproof.attacks import Attack, AttackResult, Base, attack, craft
 from shiftproof.domains import Domain
 from shiftproof.errors import ShiftproofError
-from shiftproof.perturbations.threat import Norm, Threat, inside
+from shiftproof.perturbations.threat import Norm, Threat, as_threat, inside
 from shiftproof.rng import seeded_globals, torch_generator
 from shiftproof.testing.require import require
 
@@ -71,7 +71,8 @@ def _linear(weights: Tensor, inputs: Tensor) -> nn.Module:
 def _check_worst(name: str, one: Attack) -> None:
     inputs, labels = _points()
     weights = torch.randn(_SIZE, generator=torch_generator(0, "testing", "attack", "weights"))
-    ids, norm, eps = [str(i) for i in range(_POINTS)], one.threat.norm, one.threat.eps
+    threat = as_threat(one.threat)
+    ids, norm, eps = [str(i) for i in range(_POINTS)], threat.norm, threat.eps
     # half of the samples in half of the ball: a verifier attacks every sample inside its own radius
     radii = torch.tensor([eps, eps / 2]).repeat(_POINTS // 2)
     victim = Base(_linear(weights, inputs))

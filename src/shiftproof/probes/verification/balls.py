@@ -9,13 +9,17 @@ import numpy as np
 import torch
 
 from shiftproof.attacks import craft
+from shiftproof.attacks.attack import overturn
 from shiftproof.attacks.pgd import PGD
+from shiftproof.attacks.spatial import Spatial
 from shiftproof.certification import Certificates
 from shiftproof.certification.promise import Promise, SmoothedPromise, behind, lead_of
+from shiftproof.perturbations.deformation import Deformation
+from shiftproof.perturbations.noise import NOISES
 from shiftproof.perturbations.threat import Threat
 from shiftproof.probes.verification.case import WRONGLY_BROKEN, Case, finding
 from shiftproof.rng import numpy_generator
-from shiftproof.types import Finding, IntArray
+from shiftproof.types import Finding, FloatArray, IntArray
 
 __all__ = ["attack_balls"]
 
@@ -30,7 +34,7 @@ def attack_balls(case: Case, promise: Promise, chosen: IntArray, held: int) -> I
     noise = getattr(promise, "noise", None)
     if isinstance(promise, SmoothedPromise) and noise is not None and not noise.additive:
         lead, broken = _shifted(case, promise, rows, inputs)
-        where = "inside their radii, at random parameters"
+        where = "inside their radii, by a search over parameters and at random ones"
     elif rows.norm in ("l2", "linf", "l1"):
         attack = PGD(Threat(rows.norm, 1.0), steps=case.steps, directions=case.directions, loss="margin")  # type: ignore[arg-type]
         radii = torch.from_numpy(np.minimum(rows.radius * INSIDE, np.sqrt(inputs[0].numel())))
@@ -63,15 +67,29 @@ def attack_balls(case: Case, promise: Promise, chosen: IntArray, held: int) -> I
 
 
 def _shifted(case: Case, promise: SmoothedPromise, rows: Certificates, inputs: torch.Tensor) -> Any:
-    """Deformations: random parameters at the edge of what is certified, inside the one interpolation."""
+    """Deformations inside the one interpolation: the worst that a search finds, and random ones at the edge."""
+    radii = rows.radius * INSIDE
+    # a noise from outside the catalogue has no name by which to search
+    known = NOISES.name_of(promise.noise) in NOISES
+    tried = [_worst_shifts(case, promise, rows, inputs, radii)] if known else []
     generator = numpy_generator(case.seed, "verify", "shifts", case.name)
     size = promise.noise.size(tuple(inputs.shape[1:]))
-    leads, broken = [], []
     for _ in range(2 * case.directions):
         direction = generator.standard_normal((len(rows), size))
         norms = np.abs(direction).sum(1) if rows.norm == "l1" else np.linalg.norm(direction, axis=1)
-        shifts = direction / norms[:, None] * rows.radius[:, None] * INSIDE
+        tried.append(direction / norms[:, None] * radii[:, None])
+    leads, broken = [], []
+    for shifts in tried:
         counts = promise.counts(inputs, shifts)
         leads.append(lead_of(counts / promise.votes, rows.prediction))
-        broken.append(behind(counts, rows.prediction, WRONGLY_BROKEN / len(rows) / (2 * case.directions)))
+        broken.append(behind(counts, rows.prediction, WRONGLY_BROKEN / len(rows) / len(tried)))
     return np.min(leads, axis=0), np.any(broken, axis=0)
+
+
+def _worst_shifts(
+    case: Case, promise: SmoothedPromise, rows: Certificates, inputs: torch.Tensor, radii: FloatArray
+) -> FloatArray:
+    attack = Spatial(Deformation.of(promise.noise, 0.0))
+    labels, within = torch.from_numpy(rows.prediction), torch.from_numpy(radii).to(inputs)
+    found = overturn(promise, inputs, labels, attack, radii=within, ids=rows.ids, seed=case.seed)
+    return found.parameters.double().cpu().numpy()

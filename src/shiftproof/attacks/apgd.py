@@ -1,0 +1,210 @@
+"""Gradient ascent that finds its own step size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from shiftproof.attacks.ascent import direction, swift
+from shiftproof.attacks.attack import ATTACKS
+from shiftproof.attacks.losses import LOSSES, LossName, Seen, look, margin, towards
+from shiftproof.attacks.pgd import Best, drawn, in_range
+from shiftproof.attacks.victim import Victim
+from shiftproof.errors import UnknownName, UsageError
+from shiftproof.perturbations.threat import Norm, ThreatOption, as_threat, project, random_start
+from shiftproof.types import Natural, Positive
+
+__all__ = ["APGD", "checkpoints"]
+
+_FIRST_STEP = 2.0
+"""In radii."""
+_MOMENTUM = 0.75
+"""The part of a move that is the new step; the rest goes on in the direction of the move before it."""
+_RISING = 0.75
+"""The part of the steps between two checkpoints that should raise the loss, or the step is halved."""
+
+
+@ATTACKS.register(
+    "apgd",
+    paper="Croce & Hein 2020",
+    cost="restarts x (steps + 1) forward, restarts x steps backward a sample, times targets if there are any",
+)
+@dataclass(frozen=True)
+class APGD:
+    """Gradient ascent with momentum; a step is halved, and the best point taken up again, where the loss stops rising.
+
+    With `targets` = k, it goes towards each of the k most likely other classes in turn, instead of away from the label.
+    `loss` is "ce", "margin" or "dlr". For l2 and linf. A misclassified sample is left alone, unless `early_exit` is
+    off or the victim is judged by other scores.
+    """
+
+    threat: ThreatOption
+    steps: Positive = 100
+    loss: LossName = "ce"
+    restarts: Positive = 1
+    targets: Natural = 0
+    clip: bool = True
+    early_exit: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "threat", as_threat(self.threat))
+        if self.threat.norm == "l1":
+            raise UsageError("this attack takes l2 and linf; for l1 use PGD, whose steps change one number at a time")
+        if self.loss not in get_args(LossName):
+            raise UnknownName("loss", str(self.loss), get_args(LossName))
+        for name, least in {"steps": 1, "restarts": 1, "targets": 0}.items():
+            if getattr(self, name) < least:
+                raise UsageError(f"{name} is {getattr(self, name)!r}; it should be at least {least}")
+
+    @property
+    def passes(self) -> int:
+        """Scores for one sample, at most."""
+        return self.restarts * (self.steps + 1) * max(1, self.targets) + min(1, self.targets)
+
+    def run(
+        self, victim: Victim, inputs: Tensor, labels: Tensor, eps: Tensor, generators: Sequence[torch.Generator]
+    ) -> Tensor:
+        """The worst point on the way, for every sample."""
+        victim, best = swift(victim, inputs), Best(inputs)
+        others = _likely(victim, inputs, labels, self.targets) if self.targets else None
+        for turn in range(self.restarts * (1 if others is None else others.shape[1])):
+            rows = best.rows[~best.wrong] if self.early_exit and victim.exact else best.rows
+            if not len(rows):
+                break
+            start = drawn(random_start, self.threat.norm, inputs, eps, generators, rows, self.clip)
+            goals = None if others is None else others[rows, turn % others.shape[1]]
+            self._climb(victim, _Climb.begun(rows, inputs[rows], labels[rows], eps[rows], start, goals), best)
+        return best.points
+
+    def _climb(self, victim: Victim, climb: _Climb, best: Best) -> None:
+        ends, begun = checkpoints(self.steps), 0
+        for number in range(self.steps + 1):
+            last = number == self.steps
+            losses = LOSSES[self.loss] if climb.goals is None else towards(self.loss, climb.goals)
+            seen = look(victim, climb.points, climb.labels, losses, None if last else "steepest")
+            # losses towards one class and another can't be compared
+            height = seen.losses if climb.goals is None else margin(seen.scores, climb.labels)
+            best.offer(climb.rows, climb.points, height, seen.wrong)
+            if last:
+                break
+            climb = climb.noted(seen)
+            if self.early_exit and victim.exact and bool(seen.wrong.any()):
+                climb = climb.part(~seen.wrong)
+                if not len(climb.rows):
+                    break
+            if number in ends:
+                climb, begun = climb.checked(number - begun), number
+            climb = climb.moved(self.threat.norm, self.clip, 1.0 if number == 0 else _MOMENTUM)
+
+
+def checkpoints(steps: int) -> frozenset[int]:
+    """After which steps the step size is looked at: first after 22 % of them, then more and more often.
+
+    >>> sorted(checkpoints(100))
+    [22, 41, 57, 70, 80, 87, 93, 99]
+    """
+    ends, before, now = [], 0.0, 0.22
+    while now < 1:
+        ends.append(math.ceil(round(now * steps, 9)))
+        before, now = now, now + max(now - before - 0.03, 0.06)
+    return frozenset(ends)
+
+
+def _likely(victim: Victim, inputs: Tensor, labels: Tensor, count: int) -> Tensor:
+    """The classes other than the label (N x count, or as many as there are), the most likely first."""
+    with torch.no_grad():
+        scores = victim.scores(inputs).double()
+    own = F.one_hot(labels, scores.shape[1]).bool()
+    return scores.masked_fill(own, -math.inf).topk(min(count, scores.shape[1] - 1), 1).indices
+
+
+@dataclass(frozen=True, eq=False)
+class _Climb:
+    """Where samples are on their way up; every field has a row a sample."""
+
+    rows: Tensor
+    inputs: Tensor
+    labels: Tensor
+    eps: Tensor
+    goals: Tensor | None
+    points: Tensor
+    before: Tensor
+    gradient: Tensor
+    step: Tensor
+    loss: Tensor
+    rises: Tensor
+    halved: Tensor
+    best: Tensor
+    best_gradient: Tensor
+    best_loss: Tensor
+    checked_loss: Tensor
+
+    @classmethod
+    def begun(
+        cls, rows: Tensor, inputs: Tensor, labels: Tensor, eps: Tensor, start: Tensor, goals: Tensor | None
+    ) -> _Climb:
+        none = torch.full((len(rows),), -math.inf, dtype=torch.float64, device=inputs.device)
+        count, no = torch.zeros_like(rows), torch.zeros_like(rows, dtype=torch.bool)
+        # a first loss is no rise; and it is the first that the next checkpoint has to beat
+        high = torch.full_like(none, math.inf)
+        step = _FIRST_STEP * eps
+        return cls(
+            rows, inputs, labels, eps, goals, start, start, start, step, high, count, no, start, start, none, none
+        )
+
+    def part(self, chosen: Tensor) -> _Climb:
+        """The samples where `chosen` (N) is true."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        kept: dict[str, Any] = {name: None if value is None else value[chosen] for name, value in values.items()}
+        return _Climb(**kept)
+
+    def noted(self, seen: Seen) -> _Climb:
+        """With what was seen at the points."""
+        higher = seen.losses > self.best_loss
+        return replace(
+            self,
+            gradient=seen.gradient,
+            loss=seen.losses,
+            rises=self.rises + (seen.losses > self.loss),
+            best=_chosen(higher, self.points, self.best),
+            best_gradient=_chosen(higher, seen.gradient, self.best_gradient),
+            best_loss=torch.maximum(seen.losses, self.best_loss),
+        )
+
+    def checked(self, steps: int) -> _Climb:
+        """At a checkpoint, `steps` after the last one: from the best point on in steps of half the size, if need be."""
+        stuck = ~self.halved & (self.best_loss <= self.checked_loss)
+        halved = (self.rises < _RISING * steps) | stuck
+        return replace(
+            self,
+            points=_chosen(halved, self.best, self.points),
+            before=_chosen(halved, self.best, self.before),
+            gradient=_chosen(halved, self.best_gradient, self.gradient),
+            step=torch.where(halved, self.step / 2, self.step),
+            loss=torch.where(halved, self.best_loss, self.loss),
+            rises=torch.zeros_like(self.rises),
+            halved=halved,
+            checked_loss=self.best_loss,
+        )
+
+    def moved(self, norm: Norm, clip: bool, momentum: float) -> _Climb:
+        """One step on."""
+
+        def back(points: Tensor) -> Tensor:
+            return in_range(self.inputs + project(points - self.inputs, norm, self.eps), clip)
+
+        length = self.step.reshape(-1, *[1] * (self.points.ndim - 1))
+        ahead = back(self.points + length * direction(self.gradient, norm, "steepest"))
+        if momentum < 1:
+            ahead = back(self.points + momentum * (ahead - self.points) + (1 - momentum) * (self.points - self.before))
+        return replace(self, points=ahead, before=self.points)
+
+
+def _chosen(which: Tensor, one: Tensor, other: Tensor) -> Tensor:
+    return torch.where(which.reshape(-1, *[1] * (one.ndim - 1)), one, other)

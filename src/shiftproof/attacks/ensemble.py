@@ -1,0 +1,117 @@
+"""Several attacks one after the other, each on what the others left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from shiftproof.attacks.apgd import APGD
+from shiftproof.attacks.ascent import swift
+from shiftproof.attacks.attack import ATTACKS, Attack
+from shiftproof.attacks.losses import look, margin
+from shiftproof.attacks.pgd import Best
+from shiftproof.attacks.square import Square
+from shiftproof.attacks.victim import Victim
+from shiftproof.errors import UnknownName, UsageError
+from shiftproof.perturbations.threat import ThreatOption, as_threat
+from shiftproof.types import Positive
+
+__all__ = ["Ensemble", "Traced"]
+
+Version = Literal["standard", "white-box"]
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """Attacked inputs (N x ...), and for each of N samples the member that overturned it; "" if none did."""
+
+    inputs: Tensor
+    members: tuple[str, ...]
+
+
+@ATTACKS.register(
+    "ensemble",
+    paper="Croce & Hein 2020, without its minimal-norm attack",
+    cost="(steps + 1) x (1 + targets) + queries forward, steps x (1 + targets) backward a sample that withstands",
+)
+@dataclass(frozen=True)
+class Ensemble:
+    """APGD on the cross-entropy, APGD towards other classes, then Square: only what withstands one meets the next.
+
+    `targets` other classes are tried, or all if there are fewer; with two classes APGD on the margin takes that turn.
+    `version` "white-box" leaves out Square, which is there for models whose gradients mislead. A vote is judged by
+    noise that no attack has seen, so that there all members attack all samples.
+    """
+
+    threat: ThreatOption
+    version: Version = "standard"
+    steps: Positive = 100
+    targets: Positive = 9
+    queries: Positive = 5_000
+    clip: bool = True
+
+    early_exit: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "threat", as_threat(self.threat))
+        if self.threat.norm == "l1":
+            raise UsageError("this attack takes l2 and linf; for l1 use PGD")
+        if self.version not in get_args(Version):
+            raise UnknownName("version", str(self.version), get_args(Version))
+        for name in ("steps", "targets", "queries"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} is {getattr(self, name)!r}; it should be at least 1")
+
+    @property
+    def passes(self) -> int:
+        """Scores for one sample, at most; with fewer classes than `targets` it is less."""
+        return sum(member.passes for member in self.members(self.targets + 1).values())
+
+    def members(self, classes: int) -> dict[str, Attack]:
+        """The attacks on a model of so many classes, by name, in their order.
+
+        >>> list(Ensemble("linf:0.1").members(10)), list(Ensemble("linf:0.1").members(2))
+        (['apgd-ce', 'apgd-t', 'square'], ['apgd-ce', 'apgd-margin', 'square'])
+        """
+        chosen: dict[str, Attack] = {"apgd-ce": APGD(self.threat, self.steps, "ce", clip=self.clip)}
+        if classes > 2:
+            targets = min(self.targets, classes - 1)
+            # of three logits there is no fourth, by which the ratio would be scaled
+            loss: Literal["dlr", "margin"] = "dlr" if classes > 3 else "margin"
+            chosen["apgd-t"] = APGD(self.threat, self.steps, loss, targets=targets, clip=self.clip)
+        else:
+            chosen["apgd-margin"] = APGD(self.threat, self.steps, "margin", clip=self.clip)
+        if self.version == "standard":
+            chosen["square"] = Square(self.threat, self.queries, clip=self.clip)
+        return chosen
+
+    def run(
+        self, victim: Victim, inputs: Tensor, labels: Tensor, eps: Tensor, generators: Sequence[torch.Generator]
+    ) -> Tensor:
+        """What the first member found that overturned a sample; where none did, the point of the largest margin."""
+        return self.trace(victim, inputs, labels, eps, generators).inputs
+
+    def trace(
+        self, victim: Victim, inputs: Tensor, labels: Tensor, eps: Tensor, generators: Sequence[torch.Generator]
+    ) -> Traced:
+        """The same as `run`, and who overturned which sample."""
+        quick, best, by = swift(victim, inputs), Best(inputs), [""] * len(inputs)
+        with torch.no_grad():
+            classes = quick.scores(inputs[:1]).shape[1]
+        for name, member in self.members(classes).items():
+            rows = best.rows[~best.wrong] if victim.exact else best.rows
+            if not len(rows):
+                break
+            mine = [generators[row] for row in rows.tolist()]
+            points = member.run(quick, inputs[rows], labels[rows], eps[rows], mine)
+            seen = look(quick, points, labels[rows], margin, None)
+            # the copy that was attacked may round otherwise than the victim, whose answer counts
+            wrong = victim.answers(points) != labels[rows] if victim.exact else seen.wrong
+            for row in rows[wrong & ~best.wrong[rows]].tolist():
+                by[row] = name
+            best.offer(rows, points, seen.losses, wrong)
+        return Traced(best.points, tuple(by))

@@ -1,0 +1,246 @@
+"""Whether what attacks say of a model can be trusted."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import binom
+from torch import Tensor, nn
+
+from shiftproof.attacks.apgd import APGD
+from shiftproof.attacks.attack import Attack, craft
+from shiftproof.attacks.losses import LOSSES, LossName, look
+from shiftproof.attacks.pgd import PGD
+from shiftproof.attacks.square import Square
+from shiftproof.attacks.victim import Base, frozen
+from shiftproof.errors import ModelError, UsageError
+from shiftproof.models.outputs import logits_of
+from shiftproof.perturbations.threat import Threat
+from shiftproof.rng import seeded_globals
+from shiftproof.types import Finding
+
+__all__ = ["validity_findings"]
+
+Level = Literal["pass", "warn", "fail"]
+
+_STEPS, _TARGETS, _QUERIES = 40, 3, 400
+_ROUNDING = 1e-3
+"""How far two passes may be apart, relative to the largest output."""
+_SUM = 1e-4
+_FLAT = 1e-12
+"""Below, a gradient of slopes of size 1 is none."""
+_MISSED = 0.05
+"""Of what a poor attack overturns, a good one may miss this part."""
+_WARN, _FAIL = 0.05, 0.01
+"""As unlikely as this, it missed more than that."""
+
+
+def validity_findings(
+    model: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    ids: Sequence[str] | NDArray[np.object_],
+    threat: Threat,
+    *,
+    seed: int = 0,
+    classes: int | None = None,
+    attack: Attack | None = None,
+) -> Iterator[Finding]:
+    """Checks on a few dozen samples (N x ...), one finding each: outputs, randomness, state, gradients, the attack.
+
+    `classes` is how many the data has, if the outputs should be counted; `attack` is looked at if there is one. The
+    model is left as it was. What is found weak here makes a robust accuracy look better than it is.
+    """
+    if not 0 < len(inputs) == len(labels) == len(ids):
+        raise UsageError(f"{len(inputs)} inputs, {len(labels)} labels and {len(ids)} ids do not match, or are none")
+    if attack is not None:
+        yield from _reach(attack)
+    if classes is not None:
+        yield _outputs_counted(model, inputs, classes)
+    ranged = _in_range(inputs)
+    random = _random(model, inputs, seed)
+    yield from (ranged, random, _stateful(model, inputs, seed, random.level != "pass"))
+    comparable = {ranged.level, random.level} == {"pass"} and threat.eps > 0
+    with frozen(model):
+        found = list(_under_attack(Base(model), inputs, labels, ids, threat, seed, comparable))
+    yield from found
+
+
+def _under_attack(
+    victim: Base,
+    inputs: Tensor,
+    labels: Tensor,
+    ids: Sequence[str] | NDArray[np.object_],
+    threat: Threat,
+    seed: int,
+    comparable: bool,
+) -> Iterator[Finding]:
+    """What concerns the model in eval mode, in which it is attacked."""
+    yield _softmax(logits_of(victim.model, inputs))
+    right = victim.answers(inputs) == labels
+    if not bool(right.any()):
+        yield Finding("warn", "gradient-masking", "the model has no sample right: there is nothing to attack")
+        return
+    names = np.asarray(ids, dtype=object)[right.cpu().numpy()]
+    try:
+        yield _zero_gradients(victim, inputs[right], labels[right])
+    except ModelError as error:
+        yield Finding("fail", "zero-gradients", str(error))
+        comparable = False
+    if comparable:
+        yield _masking(victim, inputs[right], labels[right], names, threat, seed)
+    else:
+        message = (
+            "not looked for: it takes inputs in [0, 1], outputs with gradients and without chance, and an eps above 0"
+        )
+        yield Finding("warn", "gradient-masking", message)
+
+
+def _reach(attack: Attack) -> Iterator[Finding]:
+    findings = list(attack.findings()) if hasattr(attack, "findings") else []
+    yield from findings
+    if not findings:
+        yield Finding("pass", "attack-reach", f"{type(attack).__name__} names nothing that keeps it from its ball")
+
+
+def _outputs_counted(model: nn.Module, inputs: Tensor, classes: int) -> Finding:
+    with frozen(model):
+        outputs = logits_of(model, inputs[:1]).shape[1]
+    evidence = {"outputs": outputs, "classes": classes}
+    if outputs == classes:
+        return Finding("pass", "class-count", f"the model has {outputs} outputs, one a class", evidence)
+    message = f"the model has {outputs} outputs, the data {classes} classes: every other output counts as a mistake"
+    return Finding("warn" if outputs > classes else "fail", "class-count", message, evidence)
+
+
+def _in_range(inputs: Tensor) -> Finding:
+    low, high = float(inputs.min()), float(inputs.max())
+    evidence = {"lowest": low, "highest": high}
+    if low >= 0 and high <= 1:
+        return Finding("pass", "input-range", "inputs are in [0, 1]", evidence)
+    message = f"inputs run from {low:.3g} to {high:.3g}, but eps is stated for [0, 1]"
+    return Finding("fail", "input-range", f"{message}; put the normalisation inside the model", evidence)
+
+
+def _random(model: nn.Module, inputs: Tensor, seed: int) -> Finding:
+    """Two passes from the same state, with other draws, in the mode in which the model is."""
+    gap = _gap(*(_outputs(_alone(model), inputs, seed, draw) for draw in (0, 1)))
+    evidence = {"difference": gap}
+    if gap <= _ROUNDING:
+        return Finding("pass", "random-model", "two passes over the same inputs agree", evidence)
+    message = f"two passes over the same inputs differ by {gap:.2g} of the largest output: an attack may win by luck"
+    return Finding("fail", "random-model", message + _mode(model), evidence)
+
+
+def _stateful(model: nn.Module, inputs: Tensor, seed: int, random: bool) -> Finding:
+    """Passes with the same draws: again, in reverse, in parts; and what they change in the model."""
+    subject, half = _alone(model), inputs[: -(-len(inputs) // 2)]
+    before = {name: value.clone() for name, value in subject.state_dict().items()}
+    first, again = _outputs(subject, inputs, seed), _outputs(subject, inputs, seed)
+    changed = [name for name, value in subject.state_dict().items() if not torch.equal(value, before[name])]
+    subject.load_state_dict(before)
+    gaps = {"a second pass over the same inputs gives other outputs": _gap(first, again)}
+    if not random:
+        # of a random model, draws move with the order and the number of inputs
+        reverse = _outputs(_alone(model), inputs.flip(0), seed).flip(0)
+        gaps["outputs depend on the order of inputs"] = _gap(first, reverse)
+        together = _gap(first[: len(half)], _outputs(_alone(model), half, seed))
+        gaps["outputs depend on which inputs come together"] = together
+    evidence = {"differences": list(gaps.values()), "changed": changed}
+    parts = [what for what, gap in gaps.items() if gap > _ROUNDING]
+    if changed:
+        parts.append(f"a pass changes {', '.join(changed[:3])}{', ...' if len(changed) > 3 else ''}")
+    if not parts:
+        return Finding("pass", "stateful-model", "outputs depend on their own input alone", evidence)
+    return Finding("fail", "stateful-model", "; ".join(parts) + _mode(model), evidence)
+
+
+def _mode(model: nn.Module) -> str:
+    training = any(module.training for module in model.modules())
+    return "; it is in train mode, while attacks see it in eval mode: call model.eval()" if training else ""
+
+
+def _alone(model: nn.Module) -> nn.Module:
+    """A copy that may be changed; the model itself where it can't be copied."""
+    try:
+        return copy.deepcopy(model)
+    except Exception:  # noqa: BLE001  (a model may hold anything)
+        return model
+
+
+def _outputs(model: nn.Module, inputs: Tensor, seed: int, draw: int = 0) -> Tensor:
+    with seeded_globals(seed, "validity of attacks", draw):
+        return logits_of(model, inputs).double()
+
+
+def _gap(one: Tensor, other: Tensor) -> float:
+    """The largest difference, relative to the largest output; infinite where one is not a number."""
+    gap = float((one - other).abs().max() / one.abs().max().clamp(min=1e-12))
+    return gap if math.isfinite(gap) else math.inf
+
+
+def _softmax(outputs: Tensor) -> Finding:
+    sums, low, high = outputs.double().sum(1), float(outputs.min()), float(outputs.max())
+    evidence = {"lowest": low, "highest": high, "farthest sum from 1": float((sums - 1).abs().max())}
+    if low >= 0 and high <= 1 and evidence["farthest sum from 1"] <= _SUM:
+        message = "outputs are probabilities, not logits: where the model is sure they have no slope"
+        return Finding("fail", "softmax-outputs", f"{message}; take the softmax off", evidence)
+    return Finding("pass", "softmax-outputs", "outputs are not probabilities", evidence)
+
+
+def _zero_gradients(victim: Base, inputs: Tensor, labels: Tensor) -> Finding:
+    with torch.inference_mode(False), torch.enable_grad():
+        gradient = look(victim, inputs.detach().clone(), labels, LOSSES["ce"], "steepest").gradient
+    flat = int((gradient.flatten(1).abs().amax(1) <= _FLAT).sum())
+    share, evidence = flat / len(inputs), {"samples": len(inputs), "without gradient": flat}
+    message = f"{flat} of {len(inputs)} samples that are right have no gradient by their input"
+    level: Level = "pass" if not flat else "warn" if share < 0.1 else "fail"
+    return Finding(level, "zero-gradients", f"{message}: no step leads anywhere" if flat else message, evidence)
+
+
+def _masking(
+    victim: Base, inputs: Tensor, labels: Tensor, ids: NDArray[np.object_], threat: Threat, seed: int
+) -> Finding:
+    """Poor attacks against a good one, and the good one without a bound."""
+
+    def overturned(attack: Attack) -> Tensor:
+        radii = torch.full((len(inputs),), attack.threat.eps, device=inputs.device)
+        return victim.answers(craft(victim, inputs, labels, attack, radii=radii, ids=ids, seed=seed)) != labels
+
+    climbs: list[Attack] = [PGD(threat, _STEPS, early_exit=True), PGD(threat, _STEPS, loss="margin", early_exit=True)]
+    if threat.norm != "l1":
+        climbs = [APGD(threat, _STEPS), APGD(threat, _STEPS, "margin", targets=_TARGETS)]
+    many = torch.stack([overturned(one) for one in climbs]).any(0)
+    poor: dict[str, Attack] = {"one step": PGD(threat, 1, threat.eps, random_start=False)}
+    if threat.norm != "l1":
+        poor["black box"] = Square(threat, _QUERIES)
+    evidence: dict[str, Any] = {"samples": len(inputs), "many steps": int(many.sum())}
+    levels: list[Level] = []
+    said = [f"of {len(inputs)} samples that are right, {_STEPS} steps overturn {int(many.sum())}"]
+    for name, attack in poor.items():
+        found = overturned(attack)
+        total, alone = int(found.sum()), int((found & ~many).sum())
+        # how likely so many misses are, if each of what the poor attack finds is missed once in twenty
+        chance = float(binom.sf(alone - 1, total, _MISSED))
+        levels.append("pass" if alone == 0 or chance >= _WARN else "warn" if chance >= _FAIL else "fail")
+        evidence[name] = {"overturned": total, "missed by many steps": alone, "chance": chance}
+        said.append(f"{name} {total}, {alone} of them missed by many steps (chance {chance:.2g})")
+    # from any image to any other; a random start would be a mistake already, and say nothing of gradients
+    free_threat = Threat("l2", math.sqrt(inputs[0].numel())) if threat.norm == "l2" else Threat("linf", 1.0)
+    names: tuple[LossName, ...] = ("ce", "margin")
+    straight = PGD(free_threat, _STEPS, random_start=False, early_exit=True)
+    free = torch.stack([overturned(replace(straight, loss=name)) for name in names]).any(0)
+    standing = int((~free).sum())
+    levels.append("fail" if standing > _MISSED * len(inputs) else "pass")
+    evidence["unbounded"] = {"threat": str(free_threat), "still right": standing}
+    said.append(f"{standing} withstand {_STEPS} steps of {free_threat}, where any image can become any other")
+    level = max(levels, key=("pass", "warn", "fail").index)
+    rule = f"weak below a chance of {_WARN:g}, misleading below {_FAIL:g} or where over {_MISSED:.0%} withstand"
+    return Finding(level, "gradient-masking", f"{'; '.join(said)} ({rule})", evidence)

@@ -1,0 +1,250 @@
+"""`shiftproof audit`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shiftproof.cli.options import (
+    EXIT_FAILED,
+    AsJson,
+    Data,
+    Seed,
+    Workers,
+    absolute,
+    duration,
+    measures_json,
+    options_of_set,
+    show_findings,
+    show_json,
+    show_measures,
+)
+
+if TYPE_CHECKING:
+    from shiftproof.report.requirements import Outcome, Requirement
+    from shiftproof.studies import Run
+    from shiftproof.studies.audit import Planned, Subject
+
+__all__ = ["command"]
+
+
+def command(
+    data: Data,
+    model: Annotated[str, typer.Option("--model", help="file:PATH of a trained model, or python:PKG.MOD:FN.")],
+    target: Annotated[str | None, typer.Option("--target", help="The domain that the model is shipped to.")] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", help="Domains it was trained on: a,b.", show_default="all but the target")
+    ] = None,
+    threat: Annotated[
+        str | None,
+        typer.Option(
+            "--threat", help="Attacks: l2:0.5, linf:8/255, rotation:0.2; several with commas.", show_default="l2:0.5"
+        ),
+    ] = None,
+    noise: Annotated[
+        str | None, typer.Option("--noise", help="What smooths: gaussian, rotation ...", show_default="gaussian")
+    ] = None,
+    sigma: Annotated[
+        str | None, typer.Option("--sigma", help="Scale of the noise.", show_default="the model's, or 0.25")
+    ] = None,
+    certifier: Annotated[
+        str | None, typer.Option("--certifier", help="See: shiftproof explain", show_default="randomized-smoothing")
+    ] = None,
+    n: Annotated[
+        int | None, typer.Option("--n", help="Votes a certificate.", show_default="10,000, or by budget")
+    ] = None,
+    alpha: Annotated[float | None, typer.Option("--alpha", help="Chance that a certificate is wrong, at most.")] = None,
+    corruptions: Annotated[
+        str, typer.Option("--corruptions", help="standard, all, none, noise, blur, weather, digital, or names.")
+    ] = "standard",
+    severities: Annotated[
+        str | None, typer.Option("--severities", help="1 to 5, with commas.", show_default="all, or by budget")
+    ] = None,
+    also: Annotated[
+        str | None, typer.Option("--also", help="Further probes: search, input-robustness.", show_default="none")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Samples of a domain, at most, every class in its share.")
+    ] = 500,
+    budget: Annotated[
+        str | None, typer.Option("--budget", help="How much time there is: 90s, 20m, 1.5h.", show_default="none")
+    ] = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option("--require", help="Exit 2 unless this holds: certified@0.5>=0.6, clean:sketch>=0.8."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop, with exit 2, if anything about the data is odd.")
+    ] = False,
+    estimate: Annotated[bool, typer.Option("--estimate", help="Say what it would measure and cost, and stop.")] = False,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder to write to.", show_default="runs/audit-<hash>")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Options of data, model, noise, certifier: data.size=64.")
+    ] = None,
+    workers: Workers = None,
+    json: AsJson = False,
+) -> None:
+    """Audit a model of yours on your domains: clean, attacked, corrupted and certified, on the same samples.
+
+    The report says what is right, what survives, what is guaranteed, on the domains it was trained on and on the one it
+    is shipped to. The same command continues where it was stopped; a budget is resolved once. Exit 2 if a check of the
+    model or a --require fails.
+    """
+    import os
+
+    from shiftproof.execution import check_writable
+    from shiftproof.perturbations.deformation import as_ball
+    from shiftproof.probes.corrupt import Corrupt
+    from shiftproof.report.requirements import Requirement
+    from shiftproof.studies.audit import THREATS, plan_audit
+    from shiftproof.studies.plan import Wanted
+
+    options = options_of_set(set_ or [], ("data", "model", "noise", "certifier"))
+    requirements = [Requirement.parse(text) for text in require or []]
+    threats = tuple(as_ball(part.strip()) for part in (threat.split(",") if threat else THREATS))
+    asked = None if corruptions == "none" else Corrupt.create(corruptions, severities or "1,2,3,4,5", "auto")
+    given = {"noise": noise, "sigma": sigma, "n": n, "alpha": alpha}
+    subject = _subject(data, model, source, target, seed, options)
+    certifiers = _certifiers(subject, certifier, {k: v for k, v in given.items() if v is not None}, options)
+    for one in requirements:
+        places = [*subject.sources.names, *([] if subject.target is None else [subject.target.name])]
+        one.check(places, [(ball.norm, ball.eps) for ball in threats])
+    wanted = Wanted(
+        threats,
+        tuple(certifiers),
+        () if asked is None else asked.corruptions,
+        None if severities is None or asked is None else asked.severities,
+        also=() if also is None else tuple(name.strip() for name in also.split(",")),
+    )
+    count = workers or os.cpu_count() or 1
+    planned = plan_audit(
+        subject, wanted, limit, budget, strict=strict, out=out, seed=seed, workers=count, progress="lines"
+    )
+    if estimate or not json:
+        _show_plan(planned, count, json and estimate)
+    if estimate:
+        return
+    check_writable(planned.folder)
+    run = planned.run(count, progress="lines")
+    written = run.export()
+    outcomes = _judged(requirements, run)
+    failed = [*run.broken, *(one for one in outcomes if not one.met)]
+    if json:
+        _show_json(run, outcomes, written[0])
+    else:
+        _show(run, outcomes, written[0])
+    if failed:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _subject(
+    data: str, model: str, source: str | None, target: str | None, seed: int, options: dict[str, dict[str, Any]]
+) -> Subject:
+    """The model with its record, and the domains."""
+    from shiftproof.domains import load_domains
+    from shiftproof.errors import UsageError
+    from shiftproof.models import MODELS, load_model
+    from shiftproof.models.load import check_trained
+    from shiftproof.studies.audit import Subject
+    from shiftproof.studies.data import chosen
+    from shiftproof.studies.jobs import card_of
+
+    if model in MODELS:
+        raise UsageError(f"{model!r} is a network without training; audit a trained one: --model file:PATH")
+    check_trained(model, options["model"])
+    domains = load_domains(data, **options["data"])
+    names = None if source is None else [name.strip() for name in source.split(",")]
+    sources, shipped = chosen(domains, names, target)
+    loaded = load_model(model, domains, seed=seed, **options["model"]).eval()
+    named = {"name": absolute(data), **options["data"]}, {"name": absolute(model), **options["model"]}
+    return Subject(loaded, sources, shipped, _name(model), card_of(model), *named)
+
+
+def _name(model: str) -> str:
+    """What the report calls the model: the function, the file, or the folder of a file that is called model."""
+    from shiftproof.models.load import model_path
+
+    if not model.startswith("file:"):
+        return model.rsplit(":", 1)[-1]
+    path = model_path(model)
+    return path.resolve().parent.name if path.stem == "model" else path.stem
+
+
+def _certifiers(
+    subject: Subject, certifier: str | None, given: dict[str, Any], options: dict[str, dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """As told, or what fits the model; a number of votes that nobody asked for is left to the effort."""
+    from shiftproof.cli.certifiers import certifiers_from
+    from shiftproof.studies.audit import usual_certifiers
+    from shiftproof.studies.certifying import recorded
+
+    if certifier is None and not given and not options["noise"] and not options["certifier"]:
+        return usual_certifiers(subject)
+    usual = usual_certifiers(subject)
+    if certifier is None and "noise" not in given and "sigma" not in given:
+        given = {**given, "sigma": str(usual[0]["noise"]["sigma"])}
+    found = [recorded(one) for one in certifiers_from(certifier or "randomized-smoothing", given, options)]
+    if "n" not in given and "n" not in options["certifier"]:
+        found = [{key: value for key, value in one.items() if key != "n"} for one in found]
+    return found if certifier is not None else [*found, *usual[1:]]
+
+
+def _show_plan(planned: Planned, workers: int, json: bool) -> None:
+    """What will be measured, on how many samples, and how long that takes."""
+    from shiftproof.probes import PROBES
+
+    probes = [PROBES.create(choice.name, choice.options) for choice in planned.study.probes]
+    titles = [getattr(probe, "title", PROBES.name_of(probe)) for probe in probes]
+    counts = {domain.name: len(domain) for domain in planned.data.measured}
+    if json:
+        show_json({"seconds": planned.seconds, "samples": counts, "probes": [repr(probe) for probe in probes]})
+        return
+    typer.echo(f"samples  {', '.join(f'{name} {count:,}' for name, count in counts.items())}")
+    typer.echo(f"measure  {'; '.join(titles)}")
+    if planned.seconds is None:
+        typer.echo(f"continue {planned.folder}")
+    else:
+        typer.echo(f"time     about {duration(planned.seconds)} with {workers} workers, by a trial of a moment")
+
+
+def _judged(requirements: list[Requirement], run: Run) -> list[Outcome]:
+    domains = [run.study.target] if run.study.target else run.record["sources"]
+    return [one.judge(run.evidence, domains) for one in requirements]
+
+
+def _show(run: Run, outcomes: list[Outcome], report: Path) -> None:
+    content = run.content()
+    show_measures(content.measures())
+    show_findings(content.findings(content.table()))
+    typer.echo("")
+    for sentence in content.verdict():
+        typer.secho(sentence, bold=True)
+    for one in outcomes:
+        typer.secho(f"{'met   ' if one.met else 'failed'}  {one}", fg="green" if one.met else "red")
+    typer.echo(f"\nreport  {report}\nrun     {run.folder}")
+
+
+def _show_json(run: Run, outcomes: list[Outcome], report: Path) -> None:
+    from dataclasses import asdict
+
+    content = run.content()
+    corrupted = [
+        {"domain": one.domain, "mean": one.mean, "relative": one.relative, "groups": one.groups, "worst": one.worst[0]}
+        for one in content.corrupted()
+    ]
+    show_json(
+        {
+            "run": str(run.folder),
+            "report": str(report),
+            "verdict": content.verdict(),
+            "measures": measures_json(content.measures()),
+            "corrupted": corrupted,
+            "requirements": [asdict(one) for one in outcomes],
+            "findings": [asdict(finding) for finding in content.findings(content.table())],
+        }
+    )

@@ -1,0 +1,67 @@
+"""The contract of a corruption: what is drawn for an image, and what it then does to it, at five severities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Interval
+from torch import Tensor
+
+from shiftproof.catalogue import Catalogue, Checked
+
+__all__ = ["CORRUPTIONS", "EXTRA", "STANDARD", "Constants", "Corruption", "Published", "constants_for"]
+
+Severity = Annotated[int, Interval(ge=1, le=5)]
+Constants = Literal["auto", "cifar", "imagenet"]
+Published = Mapping[str, Sequence[Any]]
+
+STANDARD = (
+    *("gaussian-noise", "shot-noise", "impulse-noise"),
+    *("defocus-blur", "glass-blur", "motion-blur", "zoom-blur"),
+    *("snow", "frost", "fog", "brightness"),
+    *("contrast", "elastic-transform", "pixelate", "jpeg-compression"),
+)
+"""The fifteen that are reported, by their groups noise, blur, weather and digital."""
+EXTRA = ("speckle-noise", "gaussian-blur", "spatter", "saturate")
+"""The four that are kept apart, to choose by."""
+
+_LARGEST_CIFAR = 48
+
+
+def constants_for(shape: Sequence[int], constants: Constants = "auto") -> Literal["cifar", "imagenet"]:
+    """Whose published constants images of a shape (... x H x W) get: `auto` takes ImageNet-C's above 48 pixels.
+
+    >>> constants_for((3, 32, 32)), constants_for((3, 32, 64))
+    ('cifar', 'imagenet')
+    """
+    if constants != "auto":
+        return constants
+    return "cifar" if max(shape[-2:]) <= _LARGEST_CIFAR else "imagenet"
+
+
+@dataclass(frozen=True)
+class Corruption(Checked):
+    """A frozen dataclass of how much nature spoils an image; the result depends on the image and its own draws only."""
+
+    severity: Severity
+    constants: Constants = "auto"
+
+    published: ClassVar[Published]
+    """For cifar and for imagenet: the figures of the five severities."""
+
+    def figures(self, shape: Sequence[int]) -> Any:
+        """The published figures of this severity for images of a shape."""
+        return self.published[constants_for(shape, self.constants)][self.severity - 1]
+
+    def size(self, shape: tuple[int, int, int]) -> int:
+        """How many random words of 32 bits are drawn for one image of this shape (C x H x W)."""
+        return 0
+
+    def apply(self, images: Tensor, words: Tensor) -> Tensor:
+        """The images (N x C x H x W, float32 in [0, 1]), each with its row of `words` (N x size); not clipped yet."""
+        raise NotImplementedError
+
+
+CORRUPTIONS: Catalogue[Corruption] = Catalogue("corruption", "shiftproof.perturbations.corruptions")

@@ -1,0 +1,129 @@
+"""Predictions on corrupted samples: noise, blur, weather, what cameras and codecs do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import PlainValidator
+from torch import Tensor, nn
+
+from shiftproof.catalogue import checked_options
+from shiftproof.domains import Domain
+from shiftproof.errors import UsageError
+from shiftproof.perturbations.corruptions import CORRUPTIONS, EXTRA, STANDARD, Constants, constants_for, corrupt
+from shiftproof.probes.probe import PROBES, Columns, ProbeTask, block_cost, measure_blocks, under_each
+from shiftproof.types import Cost
+
+__all__ = ["Corrupt", "as_corruptions"]
+
+SEVERITIES = (1, 2, 3, 4, 5)
+_TOGETHER = 64
+
+
+def as_corruptions(value: Any) -> tuple[str, ...]:
+    """Names of corruptions: "standard" (15), "all" (19), a group such as "blur", one, or several with commas."""
+    groups = {"standard": STANDARD, "all": (*STANDARD, *EXTRA)}
+    found: list[str] = []
+    for name in value.split(",") if isinstance(value, str) else value:
+        name = str(name).strip()
+        group = tuple(entry.name for entry in CORRUPTIONS if entry.metadata.get("group") == name)
+        found += groups.get(name) or group or [CORRUPTIONS[name].name]
+    if not found:
+        raise UsageError("there is no corruption in the list; see: shiftproof ls corruptions")
+    return tuple(dict.fromkeys(found))
+
+
+def _as_severities(value: Any) -> tuple[int, ...]:
+    parts = value.split(",") if isinstance(value, str) else [value] if isinstance(value, int) else value
+    try:
+        chosen = tuple(sorted({int(part) for part in parts}))
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"severities are {value!r}; they should be whole numbers from 1 to 5") from error
+    if not chosen or not set(chosen) <= set(SEVERITIES):
+        raise UsageError(f"severities are {value!r}; they should be whole numbers from 1 to 5")
+    return chosen
+
+
+@PROBES.register("corrupt", cost="1 forward pass a sample, corruption and severity")
+@dataclass(frozen=True)
+class Corrupt:
+    """Predictions on corrupted samples: `{name: corrupt, corruptions: standard, severities: [1, 3, 5]}`.
+
+    `corruptions`: standard (15), all (19), a group (noise, blur, weather, digital, extra), or names. `constants`:
+    "cifar" or "imagenet", how strong a severity is; "auto" takes the first for images of up to 48 pixels.
+    """
+
+    corruptions: Annotated[tuple[str, ...], PlainValidator(as_corruptions)] = STANDARD
+    severities: Annotated[tuple[int, ...], PlainValidator(_as_severities)] = SEVERITIES
+    constants: Constants = "auto"
+
+    classifier: ClassVar[str] = "base"
+    title: ClassVar[str] = "corrupted"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "corruptions", as_corruptions(self.corruptions))
+        object.__setattr__(self, "severities", _as_severities(self.severities))
+
+    @classmethod
+    def create(cls, corruptions: str, severities: str, constants: str) -> Corrupt:
+        """From text, checked."""
+        options = {"corruptions": corruptions, "severities": severities, "constants": constants}
+        return cls(**checked_options(cls, options, "corrupt"))
+
+    @property
+    def settings(self) -> list[tuple[str, int]]:
+        """Every corruption at every severity."""
+        return [(name, severity) for name in self.corruptions for severity in self.severities]
+
+    def collect(self, task: ProbeTask) -> Columns:
+        """Predictions under each; a sample's corruption depends on the seed and its id alone."""
+        columns = measure_blocks(partial(self.measure, seed=task.seed), task, with_ids=True, most=_TOGETHER)
+        constants = constants_for(task.domain.shape, self.constants)
+        facts = [
+            {
+                "corruption": name,
+                "severity": severity,
+                "setting": f"{name} {severity}, {constants} constants",
+                "title": f"{name} {severity}",
+            }
+            for name, severity in self.settings
+        ]
+        return under_each(facts, columns)
+
+    def check(self, model: nn.Module, domain: Domain, calibration: object) -> None:
+        """Refuse what is no image."""
+        inputs, _ = domain.take([0])
+        corrupt(inputs, *self.settings[0], constants=self.constants)
+
+    def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
+        """By a trial on one block."""
+        block = domain.subset(domain.in_blocks(_TOGETHER)[0])
+        measured = block_cost(partial(self._measured, ids=block.ids), model, block, passes=len(self.settings))
+        share = len(domain) / len(block)
+        seconds = measured.seconds * share / min(workers, len(domain.in_blocks(_TOGETHER)))
+        passes = len(domain) * len(self.settings)
+        return Cost(passes, seconds, passes, seconds)
+
+    def passes(self, model: nn.Module) -> int:
+        """Forward passes of one sample."""
+        return len(self.settings)
+
+    def measure(
+        self, model: nn.Module, inputs: Tensor, labels: Tensor, ids: NDArray[np.object_], seed: int = 0
+    ) -> Columns:
+        """Of a block of samples, one column a corruption and severity."""
+        names, images = [str(one) for one in ids], inputs.cpu()
+        predictions = []
+        with torch.no_grad():
+            for name, severity in self.settings:
+                changed = corrupt(images, name, severity, seed=seed, ids=names, constants=self.constants)
+                predictions.append(model(changed.to(inputs.device)).argmax(1).cpu().numpy())
+        return {"prediction": np.stack(predictions, 1)}
+
+    def _measured(self, model: nn.Module, inputs: Tensor, labels: Tensor, ids: Any) -> Columns:
+        return self.measure(model, inputs, labels, ids)

@@ -1,0 +1,78 @@
+"""How much the loss can change around each sample, as evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from shiftproof.attacks.attack import check_eps
+from shiftproof.certification.input_robustness import Measured
+from shiftproof.domains import Domain
+from shiftproof.perturbations.threat import ThreatOption, as_threat
+from shiftproof.probes.probe import PROBES, Columns, ProbeTask, block_cost, measure_blocks
+from shiftproof.types import Cost, Positive
+
+__all__ = ["InputRobustness"]
+
+_TOGETHER = 64
+
+
+@PROBES.register("input-robustness", cost="2 steps forward and backward a sample, and a proof where layers are known")
+@dataclass(frozen=True)
+class InputRobustness:
+    """How much the loss changes within a threat, at least and at most: `{name: input-robustness, threat: linf:2/255}`.
+
+    `loss_change` is the largest change that gradients found, `loss_bound` one that no change of the input exceeds,
+    where every layer of the network is known. Changes may leave [0, 1].
+    """
+
+    threat: ThreatOption
+    steps: Positive = 20
+
+    classifier: ClassVar[str] = "base"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "threat", as_threat(self.threat))
+        check_eps(self.threat)
+
+    @property
+    def title(self) -> str:
+        """What tells it from other probes."""
+        return f"change of the loss, {self.threat}"
+
+    def collect(self, task: ProbeTask) -> Columns:
+        """Of all samples."""
+        columns = measure_blocks(partial(self.measure, seed=task.seed), task, with_ids=True, most=_TOGETHER)
+        facts = {"eps": self.threat.eps, "norm": self.threat.norm, "units": self.threat.units}
+        return columns | {name: np.full(len(task.domain), value) for name, value in facts.items()}
+
+    def passes(self, model: nn.Module) -> int:
+        """Forward passes of one sample."""
+        return 2 * self.steps + 2
+
+    def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
+        """By a trial on a few samples."""
+        few = domain.subset(np.unique(np.linspace(0, len(domain) - 1, 8, dtype=np.int64)))
+        trial = block_cost(partial(self._measured, ids=few.ids), model, few, passes=self.passes(model))
+        seconds = trial.seconds * len(domain) / len(few) / min(workers, len(domain.in_blocks(_TOGETHER)))
+        passes = len(domain) * self.passes(model)
+        return Cost(passes, seconds, passes, seconds)
+
+    def measure(
+        self, model: nn.Module, inputs: Tensor, labels: Tensor, ids: NDArray[np.object_], seed: int = 0
+    ) -> Columns:
+        """Of a block of samples."""
+        found = Measured(model, tuple(inputs.shape[1:]), self.threat, self.steps, seed).of(inputs, labels, ids, ids)
+        with torch.no_grad():
+            prediction = model(inputs).argmax(1).cpu().numpy()
+        bound = np.full(len(ids), np.nan) if found.upper is None else found.upper
+        return {"prediction": prediction, "loss_change": found.lower, "loss_bound": bound}
+
+    def _measured(self, model: nn.Module, inputs: Tensor, labels: Tensor, ids: Any) -> Columns:
+        return self.measure(model, inputs, labels, ids)

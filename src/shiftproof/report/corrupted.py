@@ -1,0 +1,107 @@
+"""Accuracy on corrupted samples: by corruption, by group, and against the clean one."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shiftproof.evidence import Evidence
+from shiftproof.perturbations.corruptions import CORRUPTIONS
+from shiftproof.report.chart import heat_map
+
+__all__ = ["GROUPS", "Corrupted", "corrupted_csv", "corrupted_map", "corrupted_of"]
+
+GROUPS = ("noise", "blur", "weather", "digital", "extra")
+
+
+@dataclass(frozen=True, eq=False)
+class Corrupted:
+    """One model on one domain: accuracy by corruption and severity, and what it was without."""
+
+    model: str
+    domain: str
+    clean: float | None
+    accuracy: dict[tuple[str, int], float]
+    constants: str
+
+    @property
+    def mean(self) -> float:
+        """Over all corruptions and severities."""
+        return float(np.mean(list(self.accuracy.values())))
+
+    @property
+    def relative(self) -> float | None:
+        """What is left of the clean accuracy; None where there is none to lose."""
+        return self.mean / self.clean if self.clean else None
+
+    @property
+    def groups(self) -> dict[str, float]:
+        """The mean of every group that was measured: noise, blur, weather, digital, extra."""
+        found = {}
+        for group in GROUPS:
+            values = [value for (name, _), value in self.accuracy.items() if group_of(name) == group]
+            if values:
+                found[group] = float(np.mean(values))
+        return found
+
+    @property
+    def worst(self) -> tuple[str, float]:
+        """The corruption that costs most, over its severities."""
+        names = dict.fromkeys(name for name, _ in self.accuracy)
+        means = {name: float(np.mean([v for (n, _), v in self.accuracy.items() if n == name])) for name in names}
+        name = min(means, key=lambda one: means[one])
+        return name, means[name]
+
+
+def group_of(corruption: str) -> str:
+    """The group of a corruption; plug-ins that name none are extra."""
+    return CORRUPTIONS[corruption].metadata.get("group", "extra") if corruption in CORRUPTIONS else "extra"
+
+
+def corrupted_of(evidence: Evidence) -> list[Corrupted]:
+    """One for each model and domain that was corrupted."""
+    rows, clean, found = evidence.where(probe="corrupt"), evidence.where(probe="clean"), []
+    for model in rows.distinct("model"):
+        for domain in rows.where(model=model).distinct("domain"):
+            part, before = rows.where(model=model, domain=domain), clean.where(model=model, domain=domain)
+            keys = np.array([f"{n} {s}" for n, s in zip(part["corruption"], part["severity"], strict=True)])
+            correct = part["correct"].astype(np.float64)
+            accuracy = {}
+            for key in dict.fromkeys(keys.tolist()):
+                name, severity = key.rsplit(" ", 1)
+                accuracy[name, int(severity)] = float(correct[keys == key].mean())
+            base = float(before["correct"].astype(np.float64).mean()) if len(before) else None
+            constants = str(part["setting"][0]).split(", ")[-1].removesuffix(" constants")
+            found.append(Corrupted(str(model), str(domain), base, accuracy, constants))
+    return found
+
+
+def corrupted_csv(found: Sequence[Corrupted]) -> str:
+    """One line for each model, domain, corruption and severity."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(["model", "domain", "corruption", "group", "severity", "accuracy", "clean", "constants"])
+    for one in found:
+        for (name, severity), value in one.accuracy.items():
+            clean = "" if one.clean is None else one.clean
+            writer.writerow([one.model, one.domain, name, group_of(name), severity, value, clean, one.constants])
+    return buffer.getvalue()
+
+
+def corrupted_map(found: Sequence[Corrupted], domain: str) -> dict[str, Any]:
+    """A Vega-Lite heat map: corruptions by model, the mean over severities, on one domain."""
+    here = [one for one in found if one.domain == domain]
+    names = list(dict.fromkeys(name for one in here for name, _ in one.accuracy))
+    cells = []
+    for one in here:
+        for name in names:
+            values = [value for (known, _), value in one.accuracy.items() if known == name]
+            cells.append((one.model, name, float(np.mean(values))))
+    severities = len({severity for one in here for _, severity in one.accuracy})
+    title = f"accuracy on {domain}, mean over {severities} severities" if severities > 1 else f"accuracy on {domain}"
+    return heat_map(cells, rows=[one.model for one in here], columns=names, title=title)

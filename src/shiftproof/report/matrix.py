@@ -1,0 +1,90 @@
+"""Robustness matrices: models by the size of the attack, on the sources and on the unseen domain."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shiftproof.evidence import Evidence
+from shiftproof.report.chart import heat_map
+from shiftproof.report.measures import Measure, measures_of
+
+__all__ = ["Matrix", "matrices_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """Accuracy of every model (rows) under attacks of every size (columns, 0 first) in one norm.
+
+    `values` are by role: "sources" (the mean over them) and "unseen".
+    """
+
+    norm: str
+    units: str
+    classifier: str
+    models: tuple[str, ...]
+    sizes: tuple[float, ...]
+    values: dict[str, dict[tuple[str, float], float]]
+
+    @property
+    def title(self) -> str:
+        """Which attacks."""
+        return f"{self.norm} ({self.units}), {self.classifier} classifier"
+
+    def chart(self, role: str) -> dict[str, Any]:
+        """A Vega-Lite heat map of one role."""
+        columns = [label(size) for size in self.sizes]
+        cells = [(model, label(size), value) for (model, size), value in self.values[role].items()]
+        title = "sources (mean)" if role == "sources" else "unseen domain"
+        return heat_map(cells, rows=self.models, columns=columns, title=title, x=f"attacked within {self.norm}")
+
+    def csv(self) -> str:
+        """One line a number."""
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(["role", "norm", "classifier", "model", "eps", "accuracy"])
+        for role, values in self.values.items():
+            for (model, size), value in values.items():
+                writer.writerow([role, self.norm, self.classifier, model, size, value])
+        return buffer.getvalue()
+
+
+def label(size: float) -> str:
+    """An eps as people write it: in 255ths where it is a whole number of them.
+
+    >>> label(8 / 255), label(0.5)
+    ('8/255', '0.5')
+    """
+    levels = 255 * size
+    whole = size > 0 and abs(levels - round(levels)) < 1e-9 and levels < 255
+    return f"{round(levels)}/255" if whole else f"{size:g}"
+
+
+def matrices_of(evidence: Evidence, sources: Sequence[str], target: str | None) -> list[Matrix]:
+    """One for each norm and classifier that was attacked within several sizes."""
+    every = [one for model in evidence.distinct("model") for one in measures_of(evidence.where(model=model), model)]
+    clean = {one.model: one for one in every if one.kind == "clean"}
+    families: dict[tuple[str, str, str, str], list[Measure]] = {}
+    for one in every:
+        if one.kind == "attacked":
+            families.setdefault((one.norm, one.units, one.classifier, one.noise), []).append(one)
+    found = []
+    for (norm, units, classifier, _), attacked in families.items():
+        sizes = sorted({one.size for one in attacked})
+        if len(sizes) < 2:
+            continue
+        # what a smoothed classifier says to samples as they are is not what the model does
+        before = [clean[name] for name in dict.fromkeys(one.model for one in attacked) if name in clean]
+        measured = [(0.0, one) for one in before] if classifier == "base" and 0.0 not in sizes else []
+        measured += [(one.size, one) for one in attacked]
+        roles = {"sources": list(sources), **({} if target is None else {"unseen": [target]})}
+        values = {
+            role: {(one.model, size): one.mean(domains) for size, one in measured} for role, domains in roles.items()
+        }
+        models = tuple(dict.fromkeys(one.model for one in attacked))
+        columns = tuple(sorted({size for size, _ in measured}))
+        found.append(Matrix(norm, units, classifier, models, columns, values))
+    return found

@@ -1,0 +1,184 @@
+"""What was measured of a model, side by side: clean, attacked, corrupted and certified, on the same samples."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from shiftproof.evidence import Evidence, metrics
+from shiftproof.report.certified import Series, series_of_evidence
+from shiftproof.statistics import Sample, bootstrap_mean
+from shiftproof.types import Estimate, FloatArray
+
+__all__ = ["Kind", "Line", "Measure", "SideBySide", "measures_of", "side_by_side"]
+
+Kind = Literal["clean", "attacked", "corrupted", "certified"]
+
+
+@dataclass(frozen=True, eq=False)
+class Measure:
+    """One thing measured of one model: a number from 0 to 1 for every sample of every domain.
+
+    `size` is the eps of an attack or the radius of a certificate, in `norm` and `units`; nothing else has one.
+    """
+
+    model: str
+    kind: Kind
+    title: str
+    classifier: str
+    samples: dict[str, Sample]
+    norm: str = ""
+    units: str = ""
+    size: float = 0.0
+    noise: str = ""
+
+    def at(self, domain: str) -> Estimate:
+        """The mean of a domain with its 95 % interval: Clopper-Pearson where samples are right or wrong, each alone."""
+        sample = self.samples[domain]
+        whole = bool(np.isin(sample.values, (0.0, 1.0)).all())
+        if whole and len(set(sample.units.tolist())) == len(sample.units):
+            return metrics.accuracy(sample.values)
+        return bootstrap_mean(sample, limits=(0, 1))
+
+    def mean(self, domains: Sequence[str]) -> float:
+        """The mean over domains, each of which weighs the same."""
+        return float(np.mean([self.samples[domain].values.mean() for domain in domains]))
+
+    def gap(self, sources: Sequence[str], target: str, seed: int) -> Estimate:
+        """What is lost between sources and target."""
+        return metrics.gap([self.samples[source] for source in sources], self.samples[target], seed)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the table: a measure of a model on each domain, and what is lost between sources and target."""
+
+    measure: Measure
+    accuracy: dict[str, Estimate]
+    gap: Estimate | None
+
+    @property
+    def model(self) -> str:
+        """Whose it is."""
+        return self.measure.model
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """All measures of all models, one row each, on sources and target."""
+
+    sources: tuple[str, ...]
+    target: str | None
+    rows: list[Line]
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """Sources, then the target."""
+        return self.sources if self.target is None else (*self.sources, self.target)
+
+    def csv(self) -> str:
+        """One line for each number, in full."""
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(["model", "measure", "classifier", "norm", "size", "domain", "value", "low", "high", "n"])
+        for row in self.rows:
+            one = row.measure
+            head = [one.model, one.title, one.classifier, one.norm, one.size]
+            numbers = [(domain, row.accuracy[domain]) for domain in self.domains]
+            for domain, e in numbers + ([] if row.gap is None else [("gap", row.gap)]):
+                writer.writerow([*head, domain, e.value, e.low, e.high, e.n])
+        return buffer.getvalue()
+
+
+def side_by_side(evidence: Evidence, sources: Sequence[str], target: str | None, seed: int = 0) -> SideBySide:
+    """Rows by model, in the order clean, attacked, corrupted, certified."""
+    domains = (*sources, *([target] if target else []))
+    rows = []
+    for model in evidence.distinct("model"):
+        for measure in measures_of(evidence.where(model=model), model):
+            if set(domains) <= set(measure.samples):
+                gap = measure.gap(sources, target, seed) if target is not None else None
+                rows.append(Line(measure, {domain: measure.at(domain) for domain in domains}, gap))
+    return SideBySide(tuple(sources), target, rows)
+
+
+def measures_of(rows: Evidence, model: str) -> list[Measure]:
+    """What was measured of one model, from its rows."""
+    attacked = list(_attacked(rows, model))
+    return [*_clean(rows, model), *attacked, *_corrupted(rows, model), *_certified(rows, model, attacked)]
+
+
+def _clean(rows: Evidence, model: str) -> Iterator[Measure]:
+    clean = rows.where(probe="clean")
+    if len(clean):
+        yield Measure(model, "clean", "as they are", "base", _samples(clean, lambda part: part.sample()))
+
+
+def _attacked(rows: Evidence, model: str) -> Iterator[Measure]:
+    attacked = rows.where(probe="attack")
+    for setting in attacked.distinct("setting"):
+        part = attacked.where(setting=setting)
+        first = {name: part[name][0] for name in ("classifier", "norm", "units", "eps", "noise", "title")}
+        yield Measure(
+            model,
+            "attacked",
+            str(first["title"]),
+            str(first["classifier"]),
+            _samples(part, lambda one: one.sample()),
+            str(first["norm"]),
+            str(first["units"]),
+            float(first["eps"]),
+            str(first["noise"] or ""),
+        )
+
+
+def _corrupted(rows: Evidence, model: str) -> Iterator[Measure]:
+    corrupted = rows.where(probe="corrupt")
+    if len(corrupted):
+        kinds = len(corrupted.distinct("corruption"))
+        levels = sorted(int(level) for level in corrupted.distinct("severity"))
+        span = f"{levels[0]} to {levels[-1]}" if len(levels) > 2 else " and ".join(map(str, levels))
+        title = f"corrupted: mean of {kinds}, severity {span}"
+        yield Measure(model, "corrupted", title, "base", _samples(corrupted, _mean_by_sample))
+
+
+def _certified(rows: Evidence, model: str, attacked: Sequence[Measure]) -> Iterator[Measure]:
+    by_setting: dict[str, list[Series]] = {}
+    for one in series_of_evidence(rows):
+        by_setting.setdefault(one.setting, []).append(one)
+    for series in by_setting.values():
+        first = series[0]
+        noise = str(rows.where(probe="certify", setting=first.setting)["noise"][0] or "")
+        matching = [one.size for one in attacked if (one.norm, one.units) == (first.norm, first.units)]
+        # at the sizes of attacks in the same norm, so that the two stand side by side
+        for radius in dict.fromkeys([0.0, *(matching or [first.scale])]):
+            within = f"{first.norm} {radius:g}" if radius else "any radius"
+            yield Measure(
+                model,
+                "certified",
+                f"certified within {within}, {first.title}",
+                first.classifier,
+                {one.domain: one.sample(radius) for one in series},
+                first.norm,
+                first.units,
+                radius,
+                noise,
+            )
+
+
+def _samples(rows: Evidence, sample_of: Callable[[Evidence], Sample]) -> dict[str, Sample]:
+    return {str(domain): sample_of(rows.where(domain=domain)) for domain in rows.distinct("domain")}
+
+
+def _mean_by_sample(rows: Evidence) -> Sample:
+    """The part of corruptions under which each sample is right."""
+    ids, which = np.unique(rows["sample"].astype(str), return_inverse=True)
+    right: FloatArray = np.bincount(which, rows["correct"].astype(np.float64)) / np.bincount(which)
+    units = np.empty(len(ids), object)
+    units[which] = rows["group" if rows.grouped else "sample"]
+    return Sample(right, units)

@@ -1,0 +1,180 @@
+"""Train what is not trained, measure what is not measured, into the folder of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from shiftproof.errors import DataError, ShiftproofError, StudyError, UsageError
+from shiftproof.evidence import Evidence, EvidenceStore, slug
+from shiftproof.execution import Mode, check_writable, only_one, read_json, write_atomically, write_json
+from shiftproof.models.files import fingerprint
+from shiftproof.probes import PROBES, run_probe
+from shiftproof.probes.probe import check_probe
+from shiftproof.report.gallery import contact_sheet
+from shiftproof.studies.data import StudyData, data_findings, load_study_data
+from shiftproof.studies.environment import environment
+from shiftproof.studies.files import find_study
+from shiftproof.studies.jobs import as_it_is, model_file, train_to_file, training_findings
+from shiftproof.studies.pretraining import first_alike, untrained
+from shiftproof.studies.resolved import digest, resolved
+from shiftproof.studies.run import FORMAT, Run, sheet_path
+from shiftproof.studies.schema import Study
+from shiftproof.studies.seen import seen_target
+from shiftproof.types import Finding
+
+__all__ = ["Models", "measure_models", "new_record", "run_study", "start_or_continue"]
+
+Models = Mapping[str, tuple[nn.Module, dict[str, Any]]]
+"""Models by name, each with its record."""
+
+
+def run_study(
+    study: Study | str,
+    out: Path | str | None = None,
+    *,
+    workers: int = 1,
+    device: str = "auto",
+    progress: Mode = "auto",
+) -> Run:
+    """Train what is not trained and measure what is not measured; the same call continues a run that was killed.
+
+    `study` is a study, the name of one, or the path of a YAML file.
+    """
+    study = find_study(study) if isinstance(study, str) else study
+    config = resolved(study)
+    folder = Path(out) if out else Path("runs") / f"{slug(study.name)}-{digest(config)}"
+    check_writable(folder)
+    data = load_study_data(study)
+    _check_probes(study, data)
+    with only_one(folder):
+        record = start_or_continue(folder, new_record(study, config, data))
+        models = {name: _model(study, name, config, data, folder, device, progress) for name in study.models}
+        found = data_findings(data)
+        for name, (model, card) in models.items():
+            if study.models[name].train:
+                found += training_findings(name, study.models[name], model, data.sources)
+            found += seen_target(name, card, study.data.name, data.target)
+        return measure_models(folder, study, record, data, models, found, workers, progress)
+
+
+def measure_models(
+    folder: Path,
+    study: Study,
+    record: dict[str, Any],
+    data: StudyData,
+    models: Models,
+    findings: Sequence[Finding],
+    workers: int,
+    progress: Mode,
+) -> Run:
+    """Every probe of the study on every model and domain; what a killed run has done is not done again."""
+    record["fingerprints"]["weights"] = {name: fingerprint(model) for name, (model, _) in models.items()}
+    record["selected"] = {name: card.get("selection") for name, (_, card) in models.items()}
+    record["findings"] = [asdict(finding) for finding in findings]
+    write_json(folder / "run.json", record)
+    for domain in data.measured:
+        write_atomically(sheet_path(folder, domain.name), contact_sheet(domain))
+    store = EvidenceStore(folder / "evidence")
+    evidence = [
+        run_probe(
+            PROBES.create(choice.name, choice.options),
+            model,
+            domain,
+            store,
+            model_name=name,
+            seed=study.seed,
+            workers=workers,
+            progress=progress,
+            calibration=data.training,
+        )
+        for name, (model, _) in models.items()
+        for choice in study.probes
+        for domain in data.measured
+    ]
+    return Run(folder, study, record, Evidence.of(evidence))
+
+
+def _model(
+    study: Study, name: str, config: dict[str, Any], data: StudyData, folder: Path, device: str, progress: Mode
+) -> tuple[nn.Module, dict[str, Any]]:
+    spec, path = study.models[name], model_file(folder, name)
+    if not spec.train:
+        return as_it_is(spec, data.sources, path)
+    return train_to_file(
+        spec,
+        data,
+        path,
+        folder / "checkpoints" / f"{slug(name)}.ckpt",
+        seed=study.seed,
+        data=config["data"],
+        extractor=_extractor(folder, study, name),
+        device=device,
+        progress=progress,
+        label=f"training {name}",
+    )
+
+
+def _check_probes(study: Study, data: StudyData) -> None:
+    """Refuse what no training would make measurable, before there is any."""
+    probes = [PROBES.create(choice.name, choice.options) for choice in study.probes]
+    for name, spec in study.models.items():
+        model = untrained(spec, data.sources).eval()
+        for probe in probes:
+            try:
+                check_probe(probe, model, data.measured[-1], data.training)
+            except ShiftproofError as error:
+                what = getattr(probe, "title", PROBES.name_of(probe))
+                raise StudyError(f"model {name!r} can't be measured by {what!r}: {error}") from error
+
+
+def new_record(study: Study, config: dict[str, Any], data: StudyData) -> dict[str, Any]:
+    """What run.json says before anything is measured."""
+    return {
+        "format": FORMAT,
+        "hash": digest(config),
+        "study": study.model_dump(mode="json", exclude_defaults=True),
+        "config": config,
+        "sources": list(data.sources.names),
+        "classes": list(data.sources.classes),
+        "labels": {domain.name: domain.class_counts for domain in data.domains},
+        "selected": {},
+        "findings": [],
+        "protocol": {
+            "split": "by hash of group or sample id, 20 % validation",
+            "source rows": "held out: test rows where the data set has them, else the validation part",
+            "target rows": "all",
+        },
+        "fingerprints": {"data": {domain.name: domain.fingerprint for domain in data.domains}, "weights": {}},
+        "environment": environment(),
+        "later_environments": [],
+    }
+
+
+def start_or_continue(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
+    """The record of the run that is in the folder already, which must be the same one, or this one, written."""
+    if (folder / "run.json").exists():
+        before = read_json(folder / "run.json", DataError)
+        if before.get("hash") != record["hash"]:
+            raise UsageError(f"{folder} holds a run of another study or other settings; choose another --out")
+        if before["fingerprints"]["data"] != record["fingerprints"]["data"]:
+            raise DataError(f"the data has changed since the run in {folder} was started; choose another --out")
+        # what was computed keeps the record of what it was computed with
+        known = [before["environment"], *before["later_environments"]]
+        later = [] if record["environment"] in known else [record["environment"]]
+        return {**before, "later_environments": [*before["later_environments"], *later]}
+    write_json(folder / "run.json", record)
+    return record
+
+
+def _extractor(folder: Path, study: Study, name: str) -> tuple[Path, Path] | None:
+    """Weights and checkpoint of what a model is pre-trained to."""
+    if study.models[name].pretrain is None:
+        return None
+    path = model_file(folder, first_alike(study, name))
+    stem = f"{path.stem}-pretrained"
+    return path.with_name(f"{stem}{path.suffix}"), folder / "checkpoints" / f"{stem}.ckpt"

@@ -1,0 +1,215 @@
+"""Tables, verdicts and requirements, as pure functions of evidence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from shiftproof.errors import UsageError
+from shiftproof.evidence import SCHEMA, Evidence
+from shiftproof.probes.sandwich import sandwich_findings, sandwich_summary
+from shiftproof.report.corrupted import corrupted_map, corrupted_of
+from shiftproof.report.matrix import label, matrices_of
+from shiftproof.report.measures import measures_of, side_by_side
+from shiftproof.report.requirements import Requirement
+from shiftproof.report.verdict import verdict_of
+
+N = 100
+
+
+def rows(domain: str, probe: str, right: int, **facts: Any) -> Evidence:
+    """N samples of a domain, of which the first `right` are right."""
+    columns: dict[str, Any] = {
+        "model": "m",
+        "domain": domain,
+        "probe": probe,
+        "setting": facts.get("title", probe),
+        "classifier": "base",
+        "sample": [f"{domain}/{i}" for i in range(N)],
+        "label": 0,
+        "prediction": [0] * right + [1] * (N - right),
+        "correct": [True] * right + [False] * (N - right),
+        "title": probe,
+        **facts,
+    }
+    whole = {name: value if isinstance(value, list) else [value] * N for name, value in columns.items()}
+    arrays = [pa.array(whole.get(item.name, [None] * N), item.type) for item in SCHEMA]
+    return Evidence(pa.Table.from_arrays(arrays, schema=SCHEMA))
+
+
+def certified(domain: str, right: int, radius: float | list[float], **facts: Any) -> Evidence:
+    known = {"classifier": "smoothed", "radius": radius, "norm": "l2", "units": "pixel values in [0, 1]", "scale": 0.25}
+    known |= {"alpha": 0.001, "noise": "gaussian 0.25", "guarantee": "", "skipped": False, "bound": "clopper-pearson"}
+    return rows(domain, "certify", right, title="gaussian 0.25", **{**known, **facts})
+
+
+def attacked(domain: str, right: int, eps: float = 0.5, **facts: Any) -> Evidence:
+    known = {"norm": "l2", "units": "pixel values in [0, 1]", "eps": eps, "title": f"attack, l2 {eps:g}"}
+    return rows(domain, "attack", right, **{**known, **facts})
+
+
+def smoothed_attack(domain: str, right: int, eps: float = 0.5, votes: int = 100_000) -> Evidence:
+    title = f"attack, l2 {eps:g} on gaussian 0.25"
+    return attacked(domain, right, eps, classifier="smoothed", noise="gaussian 0.25", n=votes, title=title)
+
+
+@pytest.fixture
+def evidence() -> Evidence:
+    """Photos that are easier than sketches, and a guarantee that shrinks more than the accuracy."""
+    parts = []
+    for domain, clean, survive, vote, guaranteed in (("photo", 93, 71, 93, 58), ("sketch", 71, 38, 71, 12)):
+        parts += [rows(domain, "clean", clean), attacked(domain, survive)]
+        radius = [0.6] * guaranteed + [0.2] * (vote - guaranteed) + [0.0] * (N - vote)
+        parts += [smoothed_attack(domain, survive), certified(domain, vote, radius)]
+    return Evidence.of(parts)
+
+
+def test_rows_stand_in_their_order_with_gaps(evidence: Evidence) -> None:
+    table = side_by_side(evidence, ["photo"], "sketch")
+    assert [(row.measure.kind, row.measure.size, row.measure.classifier) for row in table.rows] == [
+        ("clean", 0, "base"),
+        ("attacked", 0.5, "base"),
+        ("attacked", 0.5, "smoothed"),
+        ("certified", 0, "smoothed"),
+        ("certified", 0.5, "smoothed"),
+    ]
+    last = table.rows[-1]
+    assert (last.accuracy["photo"].value, last.accuracy["sketch"].value) == (0.58, 0.12)
+    assert last.gap is not None
+    assert last.gap.value == pytest.approx(0.46)
+    assert table.csv().count("\n") == 1 + 5 * 3
+
+
+def test_verdict_in_plain_words(evidence: Evidence) -> None:
+    (text,) = verdict_of(evidence, ["photo"], "sketch")
+    assert "On sketch the smoothed model is right on 71%, 38% survive an attack of l2 0.5, 12% are guaranteed" in text
+    assert "on the training domains 93 / 71 / 58" in text
+    assert "The guarantee shrinks more than the accuracy." in text
+
+
+def test_verdict_does_not_claim_what_samples_do_not_tell() -> None:
+    parts = []
+    for domain, right in (("photo", 90), ("sketch", 70)):
+        radius = [0.6] * (right - 20) + [0.1] * (N - right + 20)
+        parts += [rows(domain, "clean", right), certified(domain, right, radius)]
+        parts += [smoothed_attack(domain, right - 18)]
+    (text,) = verdict_of(Evidence.of(parts), ["photo"], "sketch")
+    assert "these samples do not tell" in text
+
+
+def test_nothing_but_accuracy_has_no_verdict() -> None:
+    assert verdict_of(Evidence.of([rows("photo", "clean", 90)]), ["photo"], None) == []
+
+
+class TestSandwich:
+    def test_a_certificate_above_an_attack_is_broken(self) -> None:
+        parts = [certified("sketch", 80, 0.9), smoothed_attack("sketch", 60), rows("sketch", "clean", 80)]
+        (finding,) = sandwich_summary(Evidence.of(parts))
+        assert (finding.level, finding.code) == ("fail", "sandwich-broken")
+        assert "20 samples are certified right beyond 0.5 and wrong" in finding.message
+
+    def test_rows_of_other_classifiers_have_no_order(self) -> None:
+        parts = [certified("sketch", 80, 0.9), attacked("sketch", 10), rows("sketch", "clean", 80)]
+        assert all(finding.level == "pass" for finding in sandwich_findings(Evidence.of(parts)))
+
+    def test_other_units_are_another_ball(self) -> None:
+        moved = attacked("sketch", 0, units="half image sizes", classifier="smoothed", noise="gaussian 0.25", n=100_000)
+        parts = [certified("sketch", 80, 0.9), moved]
+        assert "sandwich-broken" not in [finding.code for finding in sandwich_findings(Evidence.of(parts))]
+
+    def test_right_after_an_attack_and_wrong_before(self) -> None:
+        parts = [rows("sketch", "clean", 60), attacked("sketch", 61)]
+        (finding,) = sandwich_summary(Evidence.of(parts))
+        assert (finding.level, finding.evidence["samples"]) == ("fail", 1)
+
+    def test_what_holds_is_one_line(self, evidence: Evidence) -> None:
+        (finding,) = sandwich_summary(evidence)
+        assert (finding.level, finding.code) == ("pass", "sandwich-holds")
+
+
+class TestCorrupted:
+    def rows(self, domain: str, **right: int) -> list[Evidence]:
+        found = [rows(domain, "clean", 80)]
+        for name, count in right.items():
+            name = name.replace("_", "-")
+            for severity in (1, 5):
+                title = f"{name} {severity}"
+                facts = {"corruption": name, "severity": severity, "title": title}
+                found.append(rows(domain, "corrupt", count - severity, setting=f"{title}, cifar constants", **facts))
+        return found
+
+    def test_means_groups_and_what_is_left(self) -> None:
+        parts = Evidence.of(self.rows("sketch", fog=43, snow=23, gaussian_noise=63))
+        (found,) = corrupted_of(parts)
+        assert found.clean == 0.8
+        assert found.mean == pytest.approx(0.4)
+        assert found.relative == pytest.approx(0.5)
+        assert found.groups == {"noise": pytest.approx(0.6), "weather": pytest.approx(0.3)}
+        assert found.worst == ("snow", pytest.approx(0.2))
+        assert found.constants == "cifar"
+        assert corrupted_map([found], "sketch")["layer"]
+
+    def test_measure_is_the_mean_by_sample(self) -> None:
+        parts = Evidence.of(self.rows("sketch", fog=43, snow=23))
+        measure = next(one for one in measures_of(parts, "m") if one.kind == "corrupted")
+        assert measure.at("sketch").value == pytest.approx(0.3)
+        assert measure.at("sketch").n == N
+        assert set(np.unique(measure.samples["sketch"].values)) <= {0.0, 0.25, 0.5, 0.75, 1.0}
+
+
+class TestMatrix:
+    def test_models_by_size(self) -> None:
+        parts = []
+        for domain in ("a", "b", "c"):
+            parts += [rows(domain, "clean", 90), attacked(domain, 60, 0.25), attacked(domain, 30, 0.5)]
+        (matrix,) = matrices_of(Evidence.of(parts), ["a", "b"], "c")
+        assert matrix.sizes == (0.0, 0.25, 0.5)
+        assert matrix.values["unseen"]["m", 0.5] == pytest.approx(0.3)
+        assert matrix.values["sources"]["m", 0.0] == pytest.approx(0.9)
+        assert matrix.chart("unseen")["layer"]
+        assert matrix.csv().count("\n") == 1 + 2 * 3
+
+    def test_one_size_is_no_matrix(self) -> None:
+        assert matrices_of(Evidence.of([rows("a", "clean", 90), attacked("a", 60)]), ["a"], None) == []
+
+    def test_sizes_as_people_write_them(self) -> None:
+        assert [label(size) for size in (0.0, 8 / 255, 1 / 255, 0.5, 1.0)] == ["0", "8/255", "1/255", "0.5", "1"]
+
+
+class TestRequirement:
+    @pytest.mark.parametrize(
+        ("text", "met", "value"),
+        [
+            ("certified@0.5>=0.1", True, 0.12),
+            ("certified@0.5 >= 20%", False, 0.12),
+            ("certified@0.1>=0.7", True, 0.71),
+            ("certified@0.5:photo>=0.5", True, 0.58),
+            ("clean>0.71", False, 0.71),
+            ("clean>=0.71", True, 0.71),
+            ("attacked@0.5>=0.3", True, 0.38),
+            ("attacked@l2:0.5<0.3", False, 0.38),
+        ],
+    )
+    def test_judged_on_the_target(self, evidence: Evidence, text: str, met: bool, value: float) -> None:
+        outcome = Requirement.parse(text).judge(evidence, ["sketch"])
+        assert (outcome.met, outcome.measured.value) == (met, pytest.approx(value))
+
+    def test_of_several_domains_the_worst_counts(self, evidence: Evidence) -> None:
+        outcome = Requirement.parse("clean>=0.8").judge(evidence, ["photo", "sketch"])
+        assert (outcome.met, outcome.domain) == (False, "sketch")
+
+    @pytest.mark.parametrize(
+        "text", ["", "clean", "clean>=", "clean=0.5", "clean>=1.5", "clean@0.5>=0.1", "certified>=0.5", "rubbish>=0.1"]
+    )
+    def test_what_can_not_be_read(self, text: str) -> None:
+        with pytest.raises(UsageError, match="requirement"):
+            Requirement.parse(text)
+
+    def test_what_was_not_measured(self, evidence: Evidence) -> None:
+        with pytest.raises(UsageError, match="nothing of the kind"):
+            Requirement.parse("corrupted>=0.1").judge(evidence, ["sketch"])
+        with pytest.raises(UsageError, match=r"planned: linf:0\.1"):
+            Requirement.parse("attacked@0.5>=0.1").check(["sketch"], [("linf", 0.1)])

@@ -1,0 +1,153 @@
+"""Probes with several settings: attacks of several sizes, corruptions, searches, the change of the loss."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import shiftproof as sp
+from shiftproof.domains import Domain
+from shiftproof.domains.splits import stratified
+from shiftproof.errors import ModelError, UnknownName, UsageError
+from shiftproof.evidence import Evidence, EvidenceStore
+from shiftproof.perturbations.corruptions import STANDARD
+from shiftproof.probes import PROBES, Probe, run_probe
+from shiftproof.probes.corrupt import as_corruptions
+
+
+@pytest.fixture(scope="module")
+def digits() -> Domain:
+    return stratified(sp.load_domains("rotated-digits")["angle=30"], 20)
+
+
+@pytest.fixture(scope="module")
+def network(digits: Domain) -> nn.Module:
+    torch.set_num_threads(1)
+    sources = sp.load_domains("rotated-digits").select(["angle=0", "angle=30"])
+    return sp.train(sp.build_model("mlp", sources, width=32), sources, sp.objectives.ERM(), recipe={"steps": 80}).model
+
+
+def rows_of(probe: Probe, model: nn.Module, domain: Domain, folder: Path, **options: int) -> Evidence:
+    return run_probe(probe, model, domain, EvidenceStore(folder), progress="off", **options)  # type: ignore[arg-type]
+
+
+class TestAttack:
+    def test_rows_of_every_size_and_never_more_right(self, network: nn.Module, digits: Domain, tmp_path: Path) -> None:
+        probe = PROBES.create("attack", {"attack": {"threat": "l2:0.5", "steps": 5}, "eps": ["0.1", 0.25]})
+        rows = rows_of(probe, network, digits, tmp_path)
+        assert len(rows) == 3 * len(digits)
+        parts = [rows.where(setting=setting) for setting in rows.distinct("setting")]
+        assert [float(part["eps"][0]) for part in parts] == [0.1, 0.25, 0.5]
+        for smaller, larger in pairwise(parts):
+            assert (larger["correct"].astype(bool) <= smaller["correct"].astype(bool)).all()
+            assert smaller["sample"].tolist() == larger["sample"].tolist() == digits.ids.tolist()
+        for part in parts:
+            assert (part["distance"] <= part["eps"] * (1 + 1e-5)).all()
+
+    def test_a_size_alone_is_what_it_is_in_company(self, network: nn.Module, digits: Domain, tmp_path: Path) -> None:
+        attack = {"threat": "linf:0.05", "steps": 4}
+        alone = rows_of(PROBES.create("attack", {"attack": attack}), network, digits, tmp_path / "a")
+        both = rows_of(PROBES.create("attack", {"attack": attack, "eps": [0.01]}), network, digits, tmp_path / "b")
+        with_it = both.where(title="attack, linf 0.05")
+        # what the smaller size has found stays; nothing else differs
+        assert (with_it["correct"].astype(int) <= alone["correct"].astype(int)).all()
+
+    @pytest.mark.parametrize("eps", ["much", [None], [-1]])
+    def test_bad_sizes(self, eps: object) -> None:
+        with pytest.raises(UsageError, match="eps"):
+            PROBES.create("attack", {"attack": {"threat": "l2:0.5"}, "eps": eps})
+
+
+class TestCorrupt:
+    def test_rows_of_every_corruption(self, network: nn.Module, digits: Domain, tmp_path: Path) -> None:
+        probe = PROBES.create("corrupt", {"corruptions": "blur,fog", "severities": "1,5"})
+        rows = rows_of(probe, network, digits, tmp_path)
+        assert rows.distinct("corruption") == ["defocus-blur", "glass-blur", "motion-blur", "zoom-blur", "fog"]
+        assert sorted(rows.distinct("severity")) == [1, 5]
+        part = rows.where(title="fog 5")
+        assert part["sample"].tolist() == digits.ids.tolist()
+        changed = sp.corrupt(digits.tensors()[0], "fog", 5, seed=0, ids=[str(one) for one in digits.ids])
+        with torch.no_grad():
+            assert part["prediction"].tolist() == network(changed).argmax(1).tolist()
+
+    def test_workers_do_not_matter(self, network: nn.Module, tmp_path: Path) -> None:
+        many = sp.load_domains("rotated-digits")["angle=30"].subset(np.arange(130))
+        probe = PROBES.create("corrupt", {"corruptions": "shot-noise", "severities": 3})
+        one, two = (rows_of(probe, network, many, tmp_path / str(n), workers=n) for n in (1, 2))
+        assert one["prediction"].tolist() == two["prediction"].tolist()
+
+    def test_names(self) -> None:
+        assert as_corruptions("standard") == STANDARD
+        assert len(as_corruptions("all")) == 19
+        assert as_corruptions("weather") == ("brightness", "fog", "frost", "snow")
+        assert as_corruptions(["fog", "fog"]) == ("fog",)
+        with pytest.raises(UnknownName, match="Did you mean 'fog'"):
+            as_corruptions("fogg")
+
+    @pytest.mark.parametrize("severities", ["0", "6", "hard", []])
+    def test_bad_severities(self, severities: object) -> None:
+        with pytest.raises(UsageError, match="from 1 to 5"):
+            PROBES.create("corrupt", {"severities": severities})
+
+
+class TestSearch:
+    def test_reaches_more_with_more_room(self, network: nn.Module, digits: Domain, tmp_path: Path) -> None:
+        from shiftproof.report.searched import searched_of
+
+        probe = PROBES.create("search", {"threat": "l2:2", "eps": [0.2, 0.6], "steps": 40, "lr": 0.3})
+        rows = rows_of(probe, network, digits, tmp_path)
+        (found,) = searched_of(rows)
+        values = [estimate.value for estimate in found.reached.values()]
+        assert values == sorted(values)
+        assert values[-1] > 0.5
+        assert found.nearest > 0
+        before = rows.where(title="search, l2 0")["prediction"]
+        with torch.no_grad():
+            assert before.tolist() == network(digits.tensors()[0]).argmax(1).tolist()
+        nearest = rows.where(title="adversarial representation")
+        assert (nearest["prediction"] != before).all()
+
+    def test_needs_a_linear_head(self, digits: Domain) -> None:
+        probe = PROBES.create("search", {"threat": "l2:1"})
+        with pytest.raises(ModelError, match="one linear layer"):
+            probe.check(nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), digits, None)  # type: ignore[attr-defined]
+
+
+def test_change_of_the_loss_is_between_what_is_found_and_proven(
+    network: nn.Module, digits: Domain, tmp_path: Path
+) -> None:
+    from shiftproof.report.searched import loss_changes_of
+
+    rows = rows_of(PROBES.create("input-robustness", {"threat": "linf:0.02", "steps": 10}), network, digits, tmp_path)
+    assert (rows["loss_change"] > 0).all()
+    assert (rows["loss_change"] <= rows["loss_bound"]).all()
+    (found,) = loss_changes_of(rows)
+    assert found.proven is not None
+    assert found.found.value == pytest.approx(rows["loss_change"].mean())
+
+
+class TestStratified:
+    def test_every_class_has_its_share(self) -> None:
+        labels = [0] * 60 + [1] * 30 + [2] * 9 + [3]
+        domain = Domain.from_arrays("d", np.zeros((100, 1, 2, 2), np.uint8), labels, list("abcd"))
+        chosen = stratified(domain, 20)
+        assert len(chosen) == 20
+        counts = chosen.class_counts
+        assert counts["d"] == 1
+        assert abs(counts["a"] - 12) <= 1
+        assert abs(counts["b"] - 6) <= 1
+        assert counts["c"] >= 1
+
+    @pytest.mark.parametrize("limit", [1, 2, 3, 7, 50, 99, 100, 500, None])
+    def test_never_more_and_never_twice(self, limit: int | None) -> None:
+        labels = np.arange(100) % 3
+        domain = Domain.from_arrays("d", np.zeros((100, 1, 2, 2), np.uint8), labels, list("abc"))
+        chosen = stratified(domain, limit)
+        assert len(chosen) == min(100, limit or 100)
+        assert len(set(chosen.ids)) == len(chosen)
+        assert list(chosen.ids) == sorted(chosen.ids, key=lambda one: int(one.split("/")[1]))
