@@ -366,6 +366,25 @@ def test_the_copy_that_is_attacked_says_what_the_model_says(trained: tuple[nn.Mo
     assert swift(vote, inputs) is vote
 
 
+def test_a_network_that_takes_views_is_attacked_as_it_is() -> None:
+    class Views(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.features = nn.Sequential(nn.Conv2d(1, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU())
+            self.head = nn.Linear(6 * 64, 3)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            return self.head(self.features(inputs).view(-1, 6 * 64))
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = Views().eval()
+    inputs = torch.rand(4, 1, 8, 8, generator=generator("views"))
+    labels = Base(model).answers(inputs)
+    for attack in (PGD("linf:0.5"), APGD("linf:0.5", 10), Square("linf:0.5", 20), Ensemble("linf:0.5", queries=10)):
+        assert sp.attack(model, (inputs, labels), attack).clean_accuracy == 1
+
+
 def test_unknown_names_are_unknown_names() -> None:
     with pytest.raises(UnknownName):
         APGD("linf:0.1", loss="mse")

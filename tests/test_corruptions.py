@@ -143,6 +143,13 @@ def test_other_precisions_come_back_as_they_were(dtype: torch.dtype) -> None:
     assert torch.equal(result, corrupt(images.float(), "fog", 2).to(dtype))
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_two_channels_are_the_first_two_of_colour(name: str) -> None:
+    colour = pictures(2)
+    colour[:, 2] = 0
+    assert torch.equal(corrupt(colour[:, :2], name, 4), corrupt(colour, name, 4)[:, :2])
+
+
 def test_an_empty_batch_stays_empty() -> None:
     assert corrupt(torch.zeros(0, 3, 32, 32), "snow", 1).shape == (0, 3, 32, 32)
 
@@ -168,7 +175,7 @@ def test_methods_are_values() -> None:
         (torch.zeros(2, 3, 32, 32, dtype=torch.uint8), "divide bytes by 255"),
         (np.zeros((2, 3, 32, 32)), "images are ndarray"),
         (torch.zeros(3, 32, 32), "N x C x H x W"),
-        (torch.zeros(1, 2, 32, 32), "1 or 3 channels"),
+        (torch.zeros(1, 4, 32, 32), "1 to 3 channels"),
         (torch.zeros(1, 3, 7, 32), "at least 8 x 8 pixels"),
         (torch.full((1, 3, 8, 8), 200.0), "run from 200 to 200; .* divide by 255"),
         (torch.full((1, 3, 8, 8), -0.5), "undo their normalisation"),

@@ -117,6 +117,18 @@ def swift(victim: Victim, inputs: Tensor) -> Victim:
     if not isinstance(victim, Base):
         return victim
     copy = gradient_copy(victim.model, inputs)
-    if copy is not victim.model and inputs.ndim == 4:
-        copy = copy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if copy is not victim.model and inputs.ndim == 4 and not _takes_channels_last(copy, inputs[:2]):
+        copy.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     return Base(copy)
+
+
+def _takes_channels_last(copy: nn.Module, few: Tensor) -> bool:
+    """Store the weights with their channels last; whether the logits are then what they were."""
+    with torch.no_grad():
+        expected = copy(few.clone())
+        try:
+            found = copy.to(memory_format=torch.channels_last)(few.clone())  # type: ignore[call-overload]
+        except RuntimeError:
+            # a network that takes views of its activations
+            return False
+    return bool(((found - expected).abs() <= 1e-3 * expected.abs().max()).all())

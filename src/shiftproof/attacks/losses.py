@@ -113,9 +113,16 @@ def look(victim: Victim, points: Tensor, labels: Tensor, losses: Losses, rule: R
 
 
 def _gradient(points: Tensor, scores: Tensor, values: Tensor, rule: Rule) -> Tensor:
+    missing = "the model's output has no gradient with respect to its input, which this attack needs"
     if not (scores.requires_grad and values.requires_grad):
-        raise ModelError("the model's output has no gradient with respect to its input, which this attack needs")
-    gradient = input_gradient(points, scores, values, rule)
+        raise ModelError(missing)
+    try:
+        gradient = input_gradient(points, scores, values, rule)
+    except RuntimeError as error:
+        # weights that the model does not know as its own have gradients while it is frozen
+        if "not have been used in the graph" not in str(error):
+            raise
+        raise ModelError(missing) from error
     if not bool(gradient.isfinite().all()):
         raise ModelError("the gradient of the loss with respect to the input is not finite")
     return gradient
