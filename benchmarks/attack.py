@@ -7,7 +7,7 @@ the digits that are built in. With --models they are kept in a folder, and train
 of the same length from a random start; they take turns, and of several rounds the best counts. The ensemble and the
 standard AutoAttack (pip install 'shiftproof[attack]') attack the same images once each, in f32 on the same thread; ours
 has no minimal-norm attack, and leaves a sample as soon as it is misclassified. Only ratios are a claim; the accuracy
-that is left is printed beside them: a weaker attack would be no faster one. For l2, foolbox starts on the surface.
+that is left is printed beside them: a weaker attack would be no faster one.
 """
 
 import argparse

@@ -112,6 +112,10 @@ def test_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
     codes = [finding["code"] for finding in result["findings"]]
     assert codes[:4] == ["collapse", "holds", "holds", "holds"]
     assert codes[4] == "guarantee-shrinks"
+    assert "sandwich-holds" in codes
+    attacked = {one["model"]: one["value"] for one in result["measures"] if one["kind"] == "attacked"}
+    assert attacked["gray, attacked"]["e=0.9"] > 0.5
+    assert {one["kind"] for one in result["measures"]} == {"clean", "attacked", "corrupted", "certified"}
     certified = {(one["model"], one["domain"]): one for one in result["certified"]}
     assert certified["gray, noise", "e=0.9"]["certified_accuracy"]["0.25"] > 0.45
     assert certified["gray, attacked", "e=0.9"]["certified_accuracy"]["0.5"] > 0.3
@@ -121,7 +125,13 @@ def test_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
     assert code == 0
     assert "points lost" in out
     code, out, _ = run("report", tmp_path / "run", "--format", "csv,latex")
-    assert [Path(line).name for line in out.split()] == ["accuracy.csv", "accuracy.tex", "certified.csv"]
+    assert [Path(line).name for line in out.split()] == [
+        "accuracy.csv",
+        "accuracy.tex",
+        "measures.csv",
+        "corrupted.csv",
+        "certified.csv",
+    ]
 
 
 def test_lists(run: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
