@@ -73,7 +73,7 @@ class TestMeasures:
             assert all(one == sets[0] for one in sets)
 
     def test_every_measure_has_a_row_with_its_gap(self, ran: sp.Run) -> None:
-        table = ran.content().measures()
+        table = ran.content().measures
         kinds = [row.measure.kind for row in table.rows]
         assert kinds == ["clean", "attacked", "attacked", "corrupted", "certified", "certified"]
         for row in table.rows:
@@ -87,7 +87,7 @@ class TestMeasures:
         index = {str(one): i for i, one in enumerate(few[1].ids)}
         inputs, labels = few[1].take([index[one] for one in rows["sample"]])
         assert ((fitted(inputs).argmax(1) == labels).numpy() == rows["correct"]).all()
-        measure = ran.content().measures().rows[0]
+        measure = ran.content().measures.rows[0]
         assert measure.accuracy["angle=75"].value == pytest.approx(rows["correct"].mean())
 
     def test_order_holds_and_is_said(self, ran: sp.Run) -> None:
@@ -281,7 +281,7 @@ class TestBadInput:
                 return torch.cat([0 * spread[:, :11], 1 + spread[:, 11:]], 1)
 
         run = audit(Twelve().eval(), *few, certifiers=[smoothing(100)], out=tmp_path / "run", **QUICK)
-        assert all(row.accuracy["angle=75"].value == 0 for row in run.content().measures().rows)
+        assert all(row.accuracy["angle=75"].value == 0 for row in run.content().measures.rows)
         assert "is right on 0%" in run.verdict[0]
         run.report()
 

@@ -296,7 +296,7 @@ def test_an_unsound_rule_fails_and_is_never_shown_as_certified(tmp_path: Path) -
     assert codes(run) == {"unsound-rule"}
     opened = sp.open_run(run)
     assert [one.code for one in opened.findings if one.level == "fail" and one.code == "unsound-rule"]
-    assert opened.content().series() == []
+    assert opened.content().series == []
     assert "What is guaranteed" not in opened.report().read_text()
 
 

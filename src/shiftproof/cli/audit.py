@@ -219,10 +219,10 @@ def _judged(requirements: list[Requirement], run: Run) -> list[Outcome]:
 
 def _show(run: Run, outcomes: list[Outcome], report: Path) -> None:
     content = run.content()
-    show_measures(content.measures())
+    show_measures(content.measures)
     show_findings(content.findings(content.table()))
     typer.echo("")
-    for sentence in content.verdict():
+    for sentence in content.verdict:
         typer.secho(sentence, bold=True)
     for one in outcomes:
         typer.secho(f"{'met   ' if one.met else 'failed'}  {one}", fg="green" if one.met else "red")
@@ -235,14 +235,14 @@ def _show_json(run: Run, outcomes: list[Outcome], report: Path) -> None:
     content = run.content()
     corrupted = [
         {"domain": one.domain, "mean": one.mean, "relative": one.relative, "groups": one.groups, "worst": one.worst[0]}
-        for one in content.corrupted()
+        for one in content.corrupted
     ]
     show_json(
         {
             "run": str(run.folder),
             "report": str(report),
-            "verdict": content.verdict(),
-            "measures": measures_json(content.measures()),
+            "verdict": content.verdict,
+            "measures": measures_json(content.measures),
             "corrupted": corrupted,
             "requirements": [asdict(one) for one in outcomes],
             "findings": [asdict(finding) for finding in content.findings(content.table())],

@@ -54,17 +54,17 @@ def command(
                 "run": str(run.folder),
                 "report": str(written[0]),
                 **accuracy_json(table),
-                "measures": measures_json(content.measures()),
+                "measures": measures_json(content.measures),
                 "stressed": {one.title: accuracy_json(one.table) for one in content.stressed()},
                 "certified": [
-                    figures(one, nice_radii(series)) for series in by_setting(content.series()) for one in series
+                    figures(one, nice_radii(series)) for series in by_setting(content.series) for one in series
                 ],
                 "selected": run.record["selected"],
                 "findings": [{"level": f.level, "code": f.code, "message": f.message} for f in findings],
             }
         )
         return
-    measures = content.measures()
+    measures = content.measures
     if len({row.measure.kind for row in measures.rows}) > 1:
         show_measures(measures)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -67,29 +68,34 @@ class Report:
         """Accuracy under attack and under noise, if it was measured."""
         return stressed_tables(self.evidence, self.sources, self.target, self.seed)
 
+    @cached_property
     def measures(self) -> SideBySide:
         """Clean, attacked, corrupted and certified side by side."""
         return side_by_side(self.evidence, self.sources, self.target, self.seed)
 
+    @cached_property
     def corrupted(self) -> list[Corrupted]:
         """Accuracy on corrupted samples, if it was measured."""
         return corrupted_of(self.evidence)
 
+    @cached_property
     def matrices(self) -> list[Matrix]:
         """Models by the size of attacks, where there are several sizes."""
         return matrices_of(self.evidence, self.sources, self.target)
 
+    @cached_property
     def verdict(self) -> list[str]:
         """What was measured and guaranteed, in plain words."""
         return verdict_of(self.evidence, self.sources, self.target, self.seed)
 
+    @cached_property
     def series(self) -> list[Series]:
         """Certificates per model and domain, if there are any."""
         return series_of_evidence(self.evidence)
 
     def findings(self, table: Table) -> list[Finding]:
         """What a reader should take away."""
-        guaranteed = certificate_findings(self.series(), self.sources, self.target, self.seed)
+        guaranteed = certificate_findings(self.series, self.sources, self.target, self.seed)
         unsound, carried = unsound_findings(self.evidence), counterfactual_findings(self.evidence)
         ordered = sandwich_summary(self.evidence)
         return [*shift_findings(table, self.labels), *guaranteed, *unsound, *carried, *ordered, *self.notes]
@@ -114,7 +120,7 @@ def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS)
             written[folder / "tables" / f"{slug(one.title)}.csv"] = one.table.csv().encode()
     charts = {} if chart is None else {"accuracy": chart}
     if "csv" in formats:
-        measures, corrupted = report.measures(), report.corrupted()
+        measures, corrupted = report.measures, report.corrupted
         if len({row.measure.kind for row in measures.rows}) > 1:
             written[folder / "tables" / "measures.csv"] = measures.csv().encode()
         if corrupted:
@@ -123,7 +129,7 @@ def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS)
         charts[name] = specification
         if matrix is not None and "csv" in formats:
             written[folder / "tables" / f"{name}.csv"] = matrix.csv().encode()
-    for number, series in enumerate(by_setting(report.series())):
+    for number, series in enumerate(by_setting(report.series)):
         stem = "certified" if number == 0 else f"certified-{number + 1}"
         charts[stem] = certified_chart(series, report.target)
         if "csv" in formats:
@@ -140,10 +146,10 @@ def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS)
 
 def _pictures(report: Report) -> Iterator[tuple[str, dict[str, Any], Matrix | None]]:
     """Heat maps of corruptions on the last domain, and of models by the size of attacks."""
-    corrupted = report.corrupted()
+    corrupted = report.corrupted
     if corrupted:
         yield "corrupted", corrupted_map(corrupted, report.target or report.sources[-1]), None
-    for number, matrix in enumerate(report.matrices()):
+    for number, matrix in enumerate(report.matrices):
         stem = "matrix" if number == 0 else f"matrix-{number + 1}"
         for index, role in enumerate(matrix.values):
             yield f"{stem}-{role}", matrix.chart(role), matrix if index == 0 else None
@@ -163,7 +169,7 @@ def render_page(report: Report) -> str:
             "curves": Markup(chart_svg(certified_chart(series, report.target))),
             "band": band_text(series),
         }
-        for series in by_setting(report.series())
+        for series in by_setting(report.series)
     ]
     environment.filters |= {"percent": "{:.1%}".format, "points": points, "figure": lambda value: f"{100 * value:.1f}"}
     return environment.get_template("page.html.j2").render(
@@ -172,12 +178,12 @@ def render_page(report: Report) -> str:
         findings=report.findings(table),
         chart=chart,
         guarantees=guarantees,
-        verdict=report.verdict(),
-        measures=report.measures(),
-        corrupted=report.corrupted(),
-        groups=[group for group in GROUPS if any(group in one.groups for one in report.corrupted())],
+        verdict=report.verdict,
+        measures=report.measures,
+        corrupted=report.corrupted,
+        groups=[group for group in GROUPS if any(group in one.groups for one in report.corrupted)],
         pictures={name: Markup(chart_svg(specification)) for name, specification, _ in _pictures(report)},
-        matrices=report.matrices(),
+        matrices=report.matrices,
         searched=searched_of(report.evidence),
         losses=loss_changes_of(report.evidence),
         stressed=report.stressed(),

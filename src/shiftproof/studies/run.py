@@ -52,7 +52,7 @@ class Run:
     @property
     def verdict(self) -> list[str]:
         """What was measured and guaranteed, in plain words."""
-        return self.content().verdict()
+        return self.content().verdict
 
     @property
     def broken(self) -> list[Finding]:
