@@ -22,6 +22,8 @@ bench: .venv/.user
 	$(BIN)/python benchmarks/certify.py
 	$(BIN)/python benchmarks/latent.py
 	$(BIN)/python benchmarks/train.py
+	$(BIN)/python benchmarks/attack.py --quick
+	$(BIN)/python benchmarks/corrupt.py
 
 clean:
 	rm -rf .venv runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

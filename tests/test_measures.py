@@ -10,9 +10,10 @@ import pytest
 
 from shiftproof.errors import UsageError
 from shiftproof.evidence import SCHEMA, Evidence
+from shiftproof.perturbations.threat import eps_text
 from shiftproof.probes.sandwich import sandwich_findings, sandwich_summary
 from shiftproof.report.corrupted import corrupted_map, corrupted_of
-from shiftproof.report.matrix import label, matrices_of
+from shiftproof.report.matrix import matrices_of
 from shiftproof.report.measures import measures_of, side_by_side
 from shiftproof.report.requirements import Requirement
 from shiftproof.report.verdict import verdict_of
@@ -176,7 +177,7 @@ class TestMatrix:
         assert matrices_of(Evidence.of([rows("a", "clean", 90), attacked("a", 60)]), ["a"], None) == []
 
     def test_sizes_as_people_write_them(self) -> None:
-        assert [label(size) for size in (0.0, 8 / 255, 1 / 255, 0.5, 1.0)] == ["0", "8/255", "1/255", "0.5", "1"]
+        assert [eps_text(size) for size in (0.0, 8 / 255, 1 / 255, 0.5, 1.0)] == ["0", "8/255", "1/255", "0.5", "1"]
 
 
 class TestRequirement:

@@ -18,6 +18,7 @@ __all__ = [
     "Threat",
     "ThreatOption",
     "as_threat",
+    "eps_text",
     "inside",
     "parse_eps",
     "project",
@@ -82,7 +83,7 @@ class Threat:
         return f"{self.norm}:{self.eps!r}"
 
     def __str__(self) -> str:
-        return f"{self.norm} {self.eps:g}"
+        return f"{self.norm} {eps_text(self.eps)}"
 
     def project(self, delta: Tensor) -> Tensor:
         """The nearest changes inside the ball (N x ...)."""
@@ -121,6 +122,17 @@ def parse_eps(text: str) -> float:
         return float(numerator) / (float(denominator) if slash else 1.0)
     except (ValueError, ZeroDivisionError) as error:
         raise UsageError(f"eps is {text!r}; it should be a number such as 0.03, or a fraction such as 8/255") from error
+
+
+def eps_text(eps: float) -> str:
+    """A size as people write it: in 255ths where it is a whole number of them.
+
+    >>> eps_text(8 / 255), eps_text(0.5)
+    ('8/255', '0.5')
+    """
+    levels = 255 * eps
+    whole = 0 < levels < 255 and abs(levels - round(levels)) < 1e-9
+    return f"{round(levels)}/255" if whole else f"{eps:g}"
 
 
 def size(delta: Tensor, norm: Norm) -> Tensor:

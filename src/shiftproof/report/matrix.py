@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shiftproof.evidence import Evidence
+from shiftproof.perturbations.threat import eps_text
 from shiftproof.report.chart import heat_map
 from shiftproof.report.measures import Measure, measures_of
 
@@ -36,8 +37,8 @@ class Matrix:
 
     def chart(self, role: str) -> dict[str, Any]:
         """A Vega-Lite heat map of one role."""
-        columns = [label(size) for size in self.sizes]
-        cells = [(model, label(size), value) for (model, size), value in self.values[role].items()]
+        columns = [eps_text(size) for size in self.sizes]
+        cells = [(model, eps_text(size), value) for (model, size), value in self.values[role].items()]
         title = "sources (mean)" if role == "sources" else "unseen domain"
         return heat_map(cells, rows=self.models, columns=columns, title=title, x=f"attacked within {self.norm}")
 
@@ -50,17 +51,6 @@ class Matrix:
             for (model, size), value in values.items():
                 writer.writerow([role, self.norm, self.classifier, model, size, value])
         return buffer.getvalue()
-
-
-def label(size: float) -> str:
-    """An eps as people write it: in 255ths where it is a whole number of them.
-
-    >>> label(8 / 255), label(0.5)
-    ('8/255', '0.5')
-    """
-    levels = 255 * size
-    whole = size > 0 and abs(levels - round(levels)) < 1e-9 and levels < 255
-    return f"{round(levels)}/255" if whole else f"{size:g}"
 
 
 def matrices_of(evidence: Evidence, sources: Sequence[str], target: str | None) -> list[Matrix]:

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from shiftproof.evidence import Evidence, metrics
+from shiftproof.perturbations.threat import eps_text
 from shiftproof.report.certified import Series, series_of_evidence
 from shiftproof.statistics import Sample, bootstrap_mean
 from shiftproof.types import Estimate, FloatArray
@@ -157,7 +158,7 @@ def _certified(rows: Evidence, model: str, attacked: Sequence[Measure]) -> Itera
         matching = [one.size for one in attacked if (one.norm, one.units) == (first.norm, first.units)]
         # at the sizes of attacks in the same norm, so that the two stand side by side
         for radius in dict.fromkeys([0.0, *(matching or [first.scale])]):
-            within = f"{first.norm} {radius:g}" if radius else "any radius"
+            within = f"{first.norm} {eps_text(radius)}" if radius else "any radius"
             yield Measure(
                 model,
                 "certified",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shiftproof.evidence import Evidence
+from shiftproof.perturbations.threat import eps_text
 from shiftproof.report.corrupted import corrupted_of
 from shiftproof.report.measures import Measure, measures_of
 from shiftproof.rng import numpy_generator
@@ -79,7 +80,7 @@ def _middle(measures: Sequence[Measure]) -> list[Measure]:
 
 
 def _size(one: Measure) -> str:
-    return f"{one.norm} {one.size:.3g}"
+    return f"{one.norm} {eps_text(one.size)}"
 
 
 def _percent(one: _Shown, sources: Sequence[str]) -> str:
