@@ -13,6 +13,7 @@ from shiftproof.evidence import SCHEMA, Evidence
 from shiftproof.perturbations.threat import eps_text
 from shiftproof.probes.sandwich import sandwich_findings, sandwich_summary
 from shiftproof.report.corrupted import corrupted_map, corrupted_of
+from shiftproof.report.findings import constant_findings
 from shiftproof.report.matrix import matrices_of
 from shiftproof.report.measures import measures_of, side_by_side
 from shiftproof.report.requirements import Requirement
@@ -103,6 +104,13 @@ def test_verdict_does_not_claim_what_samples_do_not_tell() -> None:
 
 def test_nothing_but_accuracy_has_no_verdict() -> None:
     assert verdict_of(Evidence.of([rows("photo", "clean", 90)]), ["photo"], None) == []
+
+
+def test_one_answer_for_all_is_pointed_out() -> None:
+    constant = certified("sketch", 50, 0.9, prediction=0, label=[0] * 50 + [1] * 50)
+    (finding,) = constant_findings(Evidence.of([constant, rows("sketch", "clean", 60)]))
+    assert (finding.level, finding.code) == ("warn", "constant-answer")
+    assert "one answer to every sample" in finding.message
 
 
 class TestSandwich:

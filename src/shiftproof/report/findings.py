@@ -10,7 +10,7 @@ from shiftproof.report.certified import Series
 from shiftproof.report.tables import Row, Table, points
 from shiftproof.types import Finding
 
-__all__ = ["certificate_findings", "shift_findings", "unsound_findings"]
+__all__ = ["certificate_findings", "constant_findings", "shift_findings", "unsound_findings"]
 
 TELLING = 0.10
 """A gap of this size should not stay hidden in an interval: a wider one decides nothing."""
@@ -44,6 +44,20 @@ def _finding(row: Row, table: Table, labels: Mapping[str, Mapping[str, int]]) ->
         unit = "groups" if "bootstrap" in there.method else "samples"
         return Finding("warn", "undecided", f"{measured}: too few {unit} to tell, the gap is {size}")
     return Finding("pass", "holds", f"{measured}: no loss is measurable, the gap is {size}")
+
+
+def constant_findings(evidence: Evidence) -> Iterator[Finding]:
+    """One warning a model and setting that gives one answer to all samples: what holds of it says nothing."""
+    for probe, title in (("clean", "the model"), ("certify", "the certified classifier")):
+        rows = evidence.where(probe=probe)
+        for model in rows.distinct("model"):
+            for setting in rows.where(model=model).distinct("setting"):
+                part = rows.where(model=model, setting=setting)
+                answers = set(part["prediction"].tolist()) - {-1}
+                if len(answers) == 1 and len(set(part["label"].tolist())) > 1:
+                    which = f" ({part['title'][0]})" if probe == "certify" else ""
+                    message = f"{model}: {title}{which} gives one answer to every sample, and is robust in that alone"
+                    yield Finding("warn", "constant-answer", message)
 
 
 def unsound_findings(evidence: Evidence) -> Iterator[Finding]:

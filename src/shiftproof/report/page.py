@@ -29,7 +29,12 @@ from shiftproof.report.certified import (
 )
 from shiftproof.report.chart import accuracy_chart, chart_png, chart_svg
 from shiftproof.report.corrupted import GROUPS, Corrupted, corrupted_csv, corrupted_map, corrupted_of
-from shiftproof.report.findings import certificate_findings, shift_findings, unsound_findings
+from shiftproof.report.findings import (
+    certificate_findings,
+    constant_findings,
+    shift_findings,
+    unsound_findings,
+)
 from shiftproof.report.matrix import Matrix, matrices_of
 from shiftproof.report.measures import SideBySide, side_by_side
 from shiftproof.report.searched import loss_changes_of, searched_of
@@ -97,7 +102,7 @@ class Report:
         """What a reader should take away."""
         guaranteed = certificate_findings(self.series, self.sources, self.target, self.seed)
         unsound, carried = unsound_findings(self.evidence), counterfactual_findings(self.evidence)
-        ordered = sandwich_summary(self.evidence)
+        ordered = [*constant_findings(self.evidence), *sandwich_summary(self.evidence)]
         return [*shift_findings(table, self.labels), *guaranteed, *unsound, *carried, *ordered, *self.notes]
 
 
