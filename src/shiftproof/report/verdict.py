@@ -102,7 +102,7 @@ def _compared(shown: Sequence[_Shown], sources: Sequence[str], target: str, seed
 
 
 def _left(one: Measure, other: Measure, sources: Sequence[str], target: str, seed: int) -> tuple[float, float]:
-    """A 95 % interval of the part of `one` that is left on the target, less that of `other`, on the same samples."""
+    """A 99 % interval of the part of `one` that is left on the target, less that of `other`, on the same samples."""
     generator = numpy_generator(seed, "verdict", one.title)
     ratios: list[FloatArray] = []
     draws = {name: _draws(one.samples[name], generator) for name in (*sources, target)}
@@ -110,7 +110,7 @@ def _left(one: Measure, other: Measure, sources: Sequence[str], target: str, see
         means = {name: _means(measure.samples[name], draws[name]) for name in (*sources, target)}
         here = np.mean([means[name] for name in sources], axis=0)
         ratios.append(means[target] / np.maximum(here, 1e-9))
-    low, high = np.quantile(ratios[0] - ratios[1], (0.025, 0.975))
+    low, high = np.quantile(ratios[0] - ratios[1], (0.005, 0.995))
     return float(low), float(high)
 
 
