@@ -65,7 +65,7 @@ def evidence() -> Evidence:
     for domain, clean, survive, vote, guaranteed in (("photo", 93, 71, 93, 58), ("sketch", 71, 38, 71, 12)):
         parts += [rows(domain, "clean", clean), attacked(domain, survive)]
         radius = [0.6] * guaranteed + [0.2] * (vote - guaranteed) + [0.0] * (N - vote)
-        parts += [smoothed_attack(domain, survive), certified(domain, vote, radius)]
+        parts += [smoothed_attack(domain, vote, 0.0), smoothed_attack(domain, survive), certified(domain, vote, radius)]
     return Evidence.of(parts)
 
 
@@ -73,6 +73,7 @@ def test_rows_stand_in_their_order_with_gaps(evidence: Evidence) -> None:
     table = side_by_side(evidence, ["photo"], "sketch")
     assert [(row.measure.kind, row.measure.size, row.measure.classifier) for row in table.rows] == [
         ("clean", 0, "base"),
+        ("clean", 0, "smoothed"),
         ("attacked", 0.5, "base"),
         ("attacked", 0.5, "smoothed"),
         ("certified", 0, "smoothed"),
@@ -82,7 +83,7 @@ def test_rows_stand_in_their_order_with_gaps(evidence: Evidence) -> None:
     assert (last.accuracy["photo"].value, last.accuracy["sketch"].value) == (0.58, 0.12)
     assert last.gap is not None
     assert last.gap.value == pytest.approx(0.46)
-    assert table.csv().count("\n") == 1 + 5 * 3
+    assert table.csv().count("\n") == 1 + 6 * 3
 
 
 def test_verdict_in_plain_words(evidence: Evidence) -> None:
@@ -220,5 +221,18 @@ class TestRequirement:
     def test_what_was_not_measured(self, evidence: Evidence) -> None:
         with pytest.raises(UsageError, match="nothing of the kind"):
             Requirement.parse("corrupted>=0.1").judge(evidence, ["sketch"])
-        with pytest.raises(UsageError, match=r"planned: linf:0\.1"):
-            Requirement.parse("attacked@0.5>=0.1").check(["sketch"], [("linf", 0.1)])
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("attacked@0.5>=0.1", "planned: linf:0.1"),
+            ("corrupted>=0.1", "none are planned"),
+            ("certified@linf:0.1>=0.1", "planned: angle"),
+            ("certified@0.1>=0.1", "should name the norm"),
+            ("clean:moon>=0.1", "measured are sketch"),
+        ],
+    )
+    def test_what_will_not_be_measured(self, text: str, said: str) -> None:
+        with pytest.raises(UsageError) as caught:
+            Requirement.parse(text).check(["sketch"], [("linf", 0.1)], ["angle"], False)
+        assert said in str(caught.value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
@@ -18,11 +18,13 @@ from shiftproof.attacks.square import Square
 from shiftproof.attacks.victim import Victim
 from shiftproof.errors import UnknownName, UsageError
 from shiftproof.perturbations.threat import ThreatOption, as_threat
-from shiftproof.types import Positive
+from shiftproof.types import Finding, Positive
 
 __all__ = ["Ensemble", "Traced"]
 
 Version = Literal["standard", "white-box"]
+_USUAL = {"steps": 50, "queries": 500}
+"""With less than this, it is a look rather than an attack."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +72,12 @@ class Ensemble:
     def passes(self) -> int:
         """Scores for one sample, at most; with fewer classes than `targets` it is less."""
         return sum(member.passes for member in self.members(self.targets + 1).values())
+
+    def findings(self) -> Iterator[Finding]:
+        """What weakens it."""
+        short = [f"{getattr(self, name):,} {name}" for name, usual in _USUAL.items() if getattr(self, name) < usual]
+        if short:
+            yield Finding("warn", "short-attack", f"a short attack ({', '.join(short)}): a longer one may leave less")
 
     def members(self, classes: int) -> dict[str, Attack]:
         """The attacks on a model of so many classes, by name, in their order.

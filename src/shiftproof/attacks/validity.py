@@ -196,13 +196,20 @@ def _softmax(outputs: Tensor) -> Finding:
 
 
 def _zero_gradients(victim: Base, inputs: Tensor, labels: Tensor) -> Finding:
+    flat = {}
     with torch.inference_mode(False), torch.enable_grad():
-        gradient = look(victim, inputs.detach().clone(), labels, LOSSES["ce"], "steepest").gradient
-    flat = int((gradient.flatten(1).abs().amax(1) <= _FLAT).sum())
-    share, evidence = flat / len(inputs), {"samples": len(inputs), "without gradient": flat}
-    message = f"{flat} of {len(inputs)} samples that are right have no gradient by their input"
-    level: Level = "pass" if not flat else "warn" if share < 0.1 else "fail"
-    return Finding(level, "zero-gradients", f"{message}: no step leads anywhere" if flat else message, evidence)
+        for name in ("ce", "margin"):
+            gradient = look(victim, inputs.detach().clone(), labels, LOSSES[name], "steepest").gradient
+            flat[name] = gradient.flatten(1).abs().amax(1) <= _FLAT
+    none, of_loss = int((flat["ce"] & flat["margin"]).sum()), int(flat["ce"].sum())
+    share, evidence = none / len(inputs), {"samples": len(inputs), "without gradient": none, "of the loss": of_loss}
+    message = f"{none} of {len(inputs)} samples that are right have no gradient by their input"
+    level: Level = "pass" if not of_loss else "warn" if share < 0.1 else "fail"
+    if none:
+        message += ": no step leads anywhere"
+    elif of_loss:
+        message += f", {of_loss} none of the cross-entropy: attack the margin"
+    return Finding(level, "zero-gradients", message, evidence)
 
 
 def _masking(
@@ -218,7 +225,11 @@ def _masking(
     if threat.norm != "l1":
         climbs = [APGD(threat, _STEPS), APGD(threat, _STEPS, "margin", targets=_TARGETS)]
     many = torch.stack([overturned(one) for one in climbs]).any(0)
-    poor: dict[str, Attack] = {"one step": PGD(threat, 1, threat.eps, random_start=False)}
+    poor: dict[str, Attack] = {
+        "one step": PGD(threat, 1, threat.eps, random_start=False),
+        # steps so short that they follow a rugged surface
+        "plain steps": PGD(threat, 2 * _STEPS, threat.eps / 10, loss="margin", restarts=2, early_exit=True),
+    }
     if threat.norm != "l1":
         poor["black box"] = Square(threat, _QUERIES)
     evidence: dict[str, Any] = {"samples": len(inputs), "many steps": int(many.sum())}

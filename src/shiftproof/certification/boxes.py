@@ -67,10 +67,10 @@ def _rising(layer: nn.Module, low: Tensor, high: Tensor) -> Box:
 
 
 def _leaky(layer: nn.LeakyReLU, low: Tensor, high: Tensor) -> Box:
+    # with a slope below 0 it falls to 0 and rises again; looked at first, because the layer may overwrite its input
+    inside = (low < 0) & (high > 0)
     one, other = layer(low), layer(high)
     least = torch.minimum(one, other)
-    # with a slope below 0 it falls to 0 and rises again
-    inside = (low < 0) & (high > 0)
     return torch.where(inside, least.clamp(max=0), least), torch.maximum(one, other)
 
 

@@ -128,6 +128,8 @@ def _boxed(layer: nn.Module, region: Region) -> Box:
 
 
 def _linear(layer: nn.Linear, region: Region) -> Box:
+    if (region.low if isinstance(region, Box) else region.centre).ndim != 2:
+        raise ModelError("boxes are not known to pass a Linear that is not behind a Flatten")
     if isinstance(region, Box):
         return Box(*propagate(layer, region.low, region.high))
     middle, move = region.through(layer.weight.double())

@@ -98,33 +98,29 @@ def command(
     import os
 
     from shiftproof.execution import check_writable
-    from shiftproof.perturbations.deformation import as_ball
     from shiftproof.probes.corrupt import Corrupt
     from shiftproof.report.requirements import Requirement
-    from shiftproof.studies.audit import THREATS, plan_audit
-    from shiftproof.studies.plan import Wanted
+    from shiftproof.studies.audit import THREATS, plan_audit, wanted_of
 
     options = options_of_set(set_ or [], ("data", "model", "noise", "certifier"))
     requirements = [Requirement.parse(text) for text in require or []]
-    threats = tuple(as_ball(part.strip()) for part in (threat.split(",") if threat else THREATS))
-    asked = None if corruptions == "none" else Corrupt.create(corruptions, severities or "1,2,3,4,5", "auto")
+    asked = Corrupt.create("standard" if corruptions == "none" else corruptions, severities or "1,2,3,4,5", "auto")
     given = {"noise": noise, "sigma": sigma, "n": n, "alpha": alpha}
     subject = _subject(data, model, source, target, seed, options)
     certifiers = _certifiers(subject, certifier, {k: v for k, v in given.items() if v is not None}, options)
-    for one in requirements:
-        places = [*subject.sources.names, *([] if subject.target is None else [subject.target.name])]
-        one.check(places, [(ball.norm, ball.eps) for ball in threats])
-    wanted = Wanted(
-        threats,
-        tuple(certifiers),
-        () if asked is None else asked.corruptions,
-        None if severities is None or asked is None else asked.severities,
-        also=() if also is None else tuple(name.strip() for name in also.split(",")),
+    wanted = wanted_of(
+        threat or THREATS,
+        certifiers,
+        corruptions if corruptions == "none" else asked.corruptions,
+        None if severities is None else asked.severities,
+        also or (),
     )
     count = workers or os.cpu_count() or 1
     planned = plan_audit(
         subject, wanted, limit, budget, strict=strict, out=out, seed=seed, workers=count, progress="lines"
     )
+    for one in requirements:
+        one.check(*planned.measures)
     if estimate or not json:
         _show_plan(planned, count, json and estimate)
     if estimate:

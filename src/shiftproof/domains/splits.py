@@ -33,16 +33,12 @@ def held_out(domain: Domain) -> Domain:
 
 
 def stratified(domain: Domain, limit: int | None) -> Domain:
-    """At most `limit` samples: one of every class, and of the others each class its share, evenly spaced."""
+    """At most `limit` samples, every class in its share: equal steps through samples that are sorted by class."""
     if limit is None or limit >= len(domain):
         return domain
-    _, firsts = np.unique(domain.labels, return_index=True)
-    firsts = firsts[:limit]
-    others = np.setdiff1d(np.arange(len(domain)), firsts)
-    by_class = others[np.argsort(domain.labels[others], kind="stable")]
-    # equal steps through samples that are sorted by class
-    steps = (np.arange(limit - len(firsts)) + 0.5) * len(others) / max(1, limit - len(firsts))
-    return domain.subset(np.sort(np.concatenate([firsts, by_class[steps.astype(np.int64)]])))
+    by_class = np.argsort(domain.labels, kind="stable")
+    steps = (np.arange(limit) + 0.5) * len(domain) / limit
+    return domain.subset(np.sort(by_class[steps.astype(np.int64)]))
 
 
 def parts(domain: Domain) -> IntArray:

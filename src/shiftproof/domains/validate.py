@@ -19,7 +19,7 @@ from shiftproof.errors import DataError
 from shiftproof.execution import Mode, Progress, progress_bar
 from shiftproof.types import Finding
 
-__all__ = ["DomainSummary", "Validation", "validate"]
+__all__ = ["DomainSummary", "Validation", "class_findings", "validate"]
 
 _EXAMPLES = 3
 PARTS = ("train", "validation", "test")
@@ -70,7 +70,7 @@ def validate(data: str | Domains, progress: Mode = "off", **options: object) -> 
         hashes = {domain.name: _hashes(domain, bar) for domain in domains}
     unreadable = {name: [i for i, h in enumerate(found) if h is None] for name, found in hashes.items()}
     findings += _unreadable_findings(domains, unreadable)
-    findings += _class_findings(domains)
+    findings += class_findings(domains)
     findings += _leakage_findings(domains, hashes)
     findings += _group_findings(domains)
     summaries = [_summary(domain, len(unreadable[domain.name])) for domain in domains]
@@ -119,7 +119,8 @@ def _unreadable_findings(domains: Domains, unreadable: dict[str, list[int]]) -> 
         yield Finding("pass", "readable", "every sample can be read")
 
 
-def _class_findings(domains: Domains) -> Iterable[Finding]:
+def class_findings(domains: Domains) -> Iterable[Finding]:
+    """Whether all domains have the same classes; by labels alone."""
     present = {domain.name: set(np.unique(domain.labels).tolist()) for domain in domains}
     problems = 0
     for number, label in enumerate(domains.classes):

@@ -125,14 +125,14 @@ def parse_eps(text: str) -> float:
 
 
 def eps_text(eps: float) -> str:
-    """A size as people write it: in 255ths where it is a whole number of them.
+    """A size as people write it: in 255ths where it is a whole number of them, and no short decimal.
 
-    >>> eps_text(8 / 255), eps_text(0.5)
-    ('8/255', '0.5')
+    >>> eps_text(8 / 255), eps_text(0.2)
+    ('8/255', '0.2')
     """
-    levels = 255 * eps
+    short, levels = float(f"{eps:.4g}") == eps, 255 * eps
     whole = 0 < levels < 255 and abs(levels - round(levels)) < 1e-9
-    return f"{round(levels)}/255" if whole else f"{eps:g}"
+    return f"{round(levels)}/255" if whole and not short else f"{eps:g}"
 
 
 def size(delta: Tensor, norm: Norm) -> Tensor:

@@ -70,8 +70,9 @@ class Attack:
 
     @property
     def budgets(self) -> tuple[float, ...]:
-        """All sizes, from the smallest to the largest."""
-        return tuple(sorted({*self.eps, self.attack.threat.eps}))
+        """All sizes, from the smallest to the largest; for a vote also 0, which nothing else asks."""
+        before = set() if self.smoothed is None else {0.0}
+        return tuple(sorted({*self.eps, self.attack.threat.eps, *before}))
 
     @property
     def classifier(self) -> str:
@@ -127,7 +128,9 @@ class Attack:
     def passes(self, model: nn.Module) -> int:
         """Forward passes of one sample, at most."""
         judging = 2 if self.smoothed is None else 2 * self.votes
-        return len(self.budgets) * (int(self.attack.passes) * self._victim(model, 0).passes + judging)
+        return sum(eps > 0 for eps in self.budgets) * (
+            int(self.attack.passes) * self._victim(model, 0).passes + judging
+        )
 
     def _units(self) -> str:
         """Of sizes; certificates of deforming noise speak of parameters, not of images that were deformed before."""

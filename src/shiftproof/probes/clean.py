@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.domains import Domain
-from shiftproof.errors import ModelError
-from shiftproof.probes.probe import PROBES, Columns, ProbeTask, block_cost, measure_blocks
+from shiftproof.probes.probe import PROBES, Columns, ProbeTask, answers_of, block_cost, measure_blocks
 from shiftproof.types import Cost
 
 __all__ = ["Clean"]
@@ -33,6 +32,4 @@ class Clean:
         """The class with the largest logit."""
         with torch.no_grad():
             logits = model(inputs)
-        if not bool(torch.isfinite(logits).all()):
-            raise ModelError("the model returns values that are not numbers (NaN or infinite)")
-        return {"prediction": logits.argmax(1).cpu().numpy()}
+        return {"prediction": answers_of(logits)}

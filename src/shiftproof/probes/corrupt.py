@@ -16,7 +16,15 @@ from shiftproof.catalogue import checked_options
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
 from shiftproof.perturbations.corruptions import CORRUPTIONS, EXTRA, STANDARD, Constants, constants_for, corrupt
-from shiftproof.probes.probe import PROBES, Columns, ProbeTask, block_cost, measure_blocks, under_each
+from shiftproof.probes.probe import (
+    PROBES,
+    Columns,
+    ProbeTask,
+    answers_of,
+    block_cost,
+    measure_blocks,
+    under_each,
+)
 from shiftproof.types import Cost
 
 __all__ = ["Corrupt", "as_corruptions"]
@@ -122,7 +130,7 @@ class Corrupt:
         with torch.no_grad():
             for name, severity in self.settings:
                 changed = corrupt(images, name, severity, seed=seed, ids=names, constants=self.constants)
-                predictions.append(model(changed.to(inputs.device)).argmax(1).cpu().numpy())
+                predictions.append(answers_of(model(changed.to(inputs.device))))
         return {"prediction": np.stack(predictions, 1)}
 
     def _measured(self, model: nn.Module, inputs: Tensor, labels: Tensor, ids: Any) -> Columns:

@@ -15,7 +15,7 @@ from shiftproof.attacks.attack import check_eps
 from shiftproof.certification.input_robustness import Measured
 from shiftproof.domains import Domain
 from shiftproof.perturbations.threat import ThreatOption, as_threat
-from shiftproof.probes.probe import PROBES, Columns, ProbeTask, block_cost, measure_blocks
+from shiftproof.probes.probe import PROBES, Columns, ProbeTask, answers_of, block_cost, measure_blocks
 from shiftproof.types import Cost, Positive
 
 __all__ = ["InputRobustness"]
@@ -70,7 +70,7 @@ class InputRobustness:
         """Of a block of samples."""
         found = Measured(model, tuple(inputs.shape[1:]), self.threat, self.steps, seed).of(inputs, labels, ids, ids)
         with torch.no_grad():
-            prediction = model(inputs).argmax(1).cpu().numpy()
+            prediction = answers_of(model(inputs))
         bound = np.full(len(ids), np.nan) if found.upper is None else found.upper
         return {"prediction": prediction, "loss_change": found.lower, "loss_bound": bound}
 

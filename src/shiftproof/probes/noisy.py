@@ -17,7 +17,7 @@ from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.adaptation import adapt_batchnorm, batchnorm_layers
 from shiftproof.perturbations.noise import NoiseOption, as_noise, draw, label
-from shiftproof.probes.probe import PROBES, Columns, ProbeTask, block_cost, measure_blocks
+from shiftproof.probes.probe import PROBES, Columns, ProbeTask, answers_of, block_cost, measure_blocks
 from shiftproof.rng import numpy_generator
 from shiftproof.types import Cost
 
@@ -81,7 +81,7 @@ class Noisy:
         parameters = torch.from_numpy(np.concatenate(draws) * self.noise.scale).float()
         with torch.no_grad():
             logits = model(self.noise.apply(inputs.cpu(), parameters).to(inputs.device))
-        return {"prediction": logits.argmax(1).cpu().numpy()}
+        return {"prediction": answers_of(logits)}
 
     def _measured(self, model: nn.Module, inputs: Tensor, labels: Tensor, ids: Any) -> Columns:
         return self.measure(model, inputs, labels, ids)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from shiftproof.catalogue import Catalogue, options_of
 from shiftproof.domains import Domain, Domains
@@ -27,6 +27,7 @@ __all__ = [
     "Columns",
     "Probe",
     "ProbeTask",
+    "answers_of",
     "block_cost",
     "check_probe",
     "measure_blocks",
@@ -147,6 +148,14 @@ def measure_blocks(measure: Measure, task: ProbeTask, with_ids: bool = False, mo
             bar.advance(len(result["prediction"]))
     ordered = [journal.done[str(shard)] for shard in range(len(blocks))]
     return {key: np.concatenate([np.asarray(part[key]) for part in ordered]) for key in ordered[0]}
+
+
+def answers_of(logits: Tensor) -> IntArray:
+    """The class with the largest logit (N)."""
+    if not bool(torch.isfinite(logits).all()):
+        raise ModelError("the model returns values that are not numbers (NaN or infinite)")
+    answers: IntArray = logits.argmax(1).cpu().numpy()
+    return answers
 
 
 def block_cost(measure: Measure, model: nn.Module, domain: Domain, passes: int = 1) -> Cost:

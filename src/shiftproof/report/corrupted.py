@@ -52,10 +52,17 @@ class Corrupted:
     @property
     def worst(self) -> tuple[str, float]:
         """The corruption that costs most, over its severities."""
-        names = dict.fromkeys(name for name, _ in self.accuracy)
-        means = {name: float(np.mean([v for (n, _), v in self.accuracy.items() if n == name])) for name in names}
-        name = min(means, key=lambda one: means[one])
-        return name, means[name]
+        name = min(self.names, key=self.of)
+        return name, self.of(name)
+
+    @property
+    def names(self) -> list[str]:
+        """The corruptions that were measured."""
+        return list(dict.fromkeys(name for name, _ in self.accuracy))
+
+    def of(self, corruption: str) -> float:
+        """The mean of one corruption over its severities."""
+        return float(np.mean([value for (name, _), value in self.accuracy.items() if name == corruption]))
 
 
 def group_of(corruption: str) -> str:
@@ -96,12 +103,8 @@ def corrupted_csv(found: Sequence[Corrupted]) -> str:
 def corrupted_map(found: Sequence[Corrupted], domain: str) -> dict[str, Any]:
     """A Vega-Lite heat map: corruptions by model, the mean over severities, on one domain."""
     here = [one for one in found if one.domain == domain]
-    names = list(dict.fromkeys(name for one in here for name, _ in one.accuracy))
-    cells = []
-    for one in here:
-        for name in names:
-            values = [value for (known, _), value in one.accuracy.items() if known == name]
-            cells.append((one.model, name, float(np.mean(values))))
+    names = list(dict.fromkeys(name for one in here for name in one.names))
+    cells = [(one.model, name, one.of(name)) for one in here for name in one.names]
     severities = len({severity for one in here for _, severity in one.accuracy})
     title = f"accuracy on {domain}, mean over {severities} severities" if severities > 1 else f"accuracy on {domain}"
     return heat_map(cells, rows=[one.model for one in here], columns=names, title=title)

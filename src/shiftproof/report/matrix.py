@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from shiftproof.evidence import Evidence
 from shiftproof.perturbations.threat import eps_text
 from shiftproof.report.chart import heat_map
@@ -33,7 +35,7 @@ class Matrix:
     @property
     def title(self) -> str:
         """Which attacks."""
-        return f"{self.norm} ({self.units}), {self.classifier} classifier"
+        return f"{self.norm} ({self.units}), {self.classifier}"
 
     def chart(self, role: str) -> dict[str, Any]:
         """A Vega-Lite heat map of one role."""
@@ -53,28 +55,37 @@ class Matrix:
         return buffer.getvalue()
 
 
+def worst_of(measures: Sequence[Measure], domains: Sequence[str]) -> float:
+    """The part of samples that withstand every one of several attacks, as the mean over domains."""
+    left = [np.min([one.samples[domain].values for one in measures], axis=0).mean() for domain in domains]
+    return float(np.mean(left))
+
+
 def matrices_of(evidence: Evidence, sources: Sequence[str], target: str | None) -> list[Matrix]:
     """One for each norm and classifier that was attacked within several sizes."""
     every = [one for model in evidence.distinct("model") for one in measures_of(evidence.where(model=model), model)]
-    clean = {one.model: one for one in every if one.kind == "clean"}
+    clean = {(one.model, one.classifier, one.noise): one for one in every if one.kind == "clean"}
     families: dict[tuple[str, str, str, str], list[Measure]] = {}
     for one in every:
         if one.kind == "attacked":
             families.setdefault((one.norm, one.units, one.classifier, one.noise), []).append(one)
     found = []
-    for (norm, units, classifier, _), attacked in families.items():
+    for (norm, units, classifier, noise), attacked in families.items():
         sizes = sorted({one.size for one in attacked})
         if len(sizes) < 2:
             continue
-        # what a smoothed classifier says to samples as they are is not what the model does
-        before = [clean[name] for name in dict.fromkeys(one.model for one in attacked) if name in clean]
-        measured = [(0.0, one) for one in before] if classifier == "base" and 0.0 not in sizes else []
+        keys = dict.fromkeys((one.model, classifier, noise) for one in attacked)
+        measured = [(0.0, clean[key]) for key in keys if key in clean]
         measured += [(one.size, one) for one in attacked]
         roles = {"sources": list(sources), **({} if target is None else {"unseen": [target]})}
+        cells: dict[tuple[str, float], list[Measure]] = {}
+        for size, one in measured:
+            cells.setdefault((one.model, size), []).append(one)
         values = {
-            role: {(one.model, size): one.mean(domains) for size, one in measured} for role, domains in roles.items()
+            role: {cell: worst_of(some, domains) for cell, some in cells.items()} for role, domains in roles.items()
         }
         models = tuple(dict.fromkeys(one.model for one in attacked))
         columns = tuple(sorted({size for size, _ in measured}))
-        found.append(Matrix(norm, units, classifier, models, columns, values))
+        named = f"{classifier} classifier" + (f" under {noise}" if noise else "")
+        found.append(Matrix(norm, units, named, models, columns, values))
     return found

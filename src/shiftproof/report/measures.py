@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -111,7 +111,8 @@ def side_by_side(evidence: Evidence, sources: Sequence[str], target: str | None,
 def measures_of(rows: Evidence, model: str) -> list[Measure]:
     """What was measured of one model, from its rows."""
     attacked = list(_attacked(rows, model))
-    return [*_clean(rows, model), *attacked, *_corrupted(rows, model), *_certified(rows, model, attacked)]
+    every = [*_clean(rows, model), *attacked, *_corrupted(rows, model), *_certified(rows, model, attacked)]
+    return sorted(every, key=lambda one: get_args(Kind).index(one.kind))
 
 
 def _clean(rows: Evidence, model: str) -> Iterator[Measure]:
@@ -121,21 +122,19 @@ def _clean(rows: Evidence, model: str) -> Iterator[Measure]:
 
 
 def _attacked(rows: Evidence, model: str) -> Iterator[Measure]:
-    attacked = rows.where(probe="attack")
+    """Within every size; within 0, that is what a vote says to samples as they are."""
+    attacked, votes = rows.where(probe="attack"), set()
     for setting in attacked.distinct("setting"):
         part = attacked.where(setting=setting)
         first = {name: part[name][0] for name in ("classifier", "norm", "units", "eps", "noise", "title")}
-        yield Measure(
-            model,
-            "attacked",
-            str(first["title"]),
-            str(first["classifier"]),
-            _samples(part, lambda one: one.sample()),
-            str(first["norm"]),
-            str(first["units"]),
-            float(first["eps"]),
-            str(first["noise"] or ""),
-        )
+        samples, classifier = _samples(part, lambda one: one.sample()), str(first["classifier"])
+        size, noise = float(first["eps"]), str(first["noise"] or "")
+        if size:
+            ball = str(first["norm"]), str(first["units"]), size
+            yield Measure(model, "attacked", str(first["title"]), classifier, samples, *ball, noise)
+        elif noise and noise not in votes:
+            votes.add(noise)
+            yield Measure(model, "clean", f"as they are, vote under {noise}", classifier, samples, noise=noise)
 
 
 def _corrupted(rows: Evidence, model: str) -> Iterator[Measure]:
@@ -155,7 +154,7 @@ def _certified(rows: Evidence, model: str, attacked: Sequence[Measure]) -> Itera
     for series in by_setting.values():
         first = series[0]
         noise = str(rows.where(probe="certify", setting=first.setting)["noise"][0] or "")
-        matching = [one.size for one in attacked if (one.norm, one.units) == (first.norm, first.units)]
+        matching = [one.size for one in attacked if one.size and (one.norm, one.units) == (first.norm, first.units)]
         # at the sizes of attacks in the same norm, so that the two stand side by side
         for radius in dict.fromkeys([0.0, *(matching or [first.scale])]):
             within = f"{first.norm} {eps_text(radius)}" if radius else "any radius"

@@ -72,13 +72,23 @@ class Requirement:
             raise UsageError(f"the requirement {text!r} should end with a part of 1, such as 0.6, or with 60%")
         return cls(text, kind, norm, None if size is None else parse_eps(size), domain, sign, least)
 
-    def check(self, domains: Sequence[str], attacks: Sequence[tuple[str, float]]) -> None:
-        """Refuse what will not have been measured: another domain, an attack of another size."""
+    def check(
+        self, domains: Sequence[str], attacks: Sequence[tuple[str, float]], certified: Sequence[str], corrupted: bool
+    ) -> None:
+        """Refuse what will not have been measured: another domain, an attack of another size, a norm not certified."""
         if self.domain is not None and self.domain not in domains:
             raise UsageError(f"{self.text!r} names the domain {self.domain!r}; measured are {', '.join(domains)}")
         if self.kind == "attacked" and not any(self._is(norm, size) for norm, size in attacks):
             planned = ", ".join(f"{norm}:{size:g}" for norm, size in attacks) or "none"
             raise UsageError(f"{self.text!r} asks for an attack that is not planned (planned: {planned}); see --threat")
+        if self.kind == "corrupted" and not corrupted:
+            raise UsageError(f"{self.text!r} asks for corruptions, but none are planned; see --corruptions")
+        if self.kind == "certified":
+            norms = ", ".join(certified) or "nothing"
+            if not any(self._of_norm(norm) for norm in certified):
+                raise UsageError(f"{self.text!r} asks for a certificate that is not planned (planned: {norms})")
+            if self.norm is None and not set(certified) & {"l1", "l2", "linf"}:
+                raise UsageError(f"{self.text!r} should name the norm, which is none of pixels: certified@{norms}:...")
 
     def judge(self, evidence: Evidence, domains: Sequence[str]) -> Outcome:
         """By evidence of one model; `domains` are those that count unless one is named: the worst of them does."""

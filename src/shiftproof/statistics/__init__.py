@@ -16,7 +16,7 @@ from shiftproof.statistics.binomial import (
     randomized_upper_bound,
     upper_bound,
 )
-from shiftproof.statistics.bootstrap import Sample, bootstrap_difference, bootstrap_mean
+from shiftproof.statistics.bootstrap import Sample, bootstrap_difference, bootstrap_mean, bootstrap_ratios
 from shiftproof.statistics.bounded import (
     bernoulli_round,
     bernstein_lower,
@@ -34,6 +34,7 @@ __all__ = [
     "bernstein_upper",
     "bootstrap_difference",
     "bootstrap_mean",
+    "bootstrap_ratios",
     "hoeffding_lower",
     "hoeffding_upper",
     "interval",

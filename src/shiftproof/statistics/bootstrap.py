@@ -12,7 +12,7 @@ from shiftproof.errors import UsageError
 from shiftproof.rng import numpy_generator
 from shiftproof.types import Estimate, FloatArray
 
-__all__ = ["Sample", "bootstrap_difference", "bootstrap_mean"]
+__all__ = ["Sample", "bootstrap_difference", "bootstrap_mean", "bootstrap_ratios"]
 
 _CHUNK_CELLS = 4_000_000
 
@@ -78,6 +78,27 @@ def bootstrap_mean(
 ) -> Estimate:
     """The mean of one sample with a percentile interval over its units; `limits` as in `bootstrap_difference`."""
     return _bootstrap([sample], np.ones(1), seed, limits, resamples, level)
+
+
+def bootstrap_ratios(
+    one: tuple[Sequence[Sample], Sample], other: tuple[Sequence[Sample], Sample], seed: int = 0, *, level: float = 0.95
+) -> Estimate:
+    """What is left of one measure, less what is left of another: target over the mean of sources, of each.
+
+    Units that occur in several samples are drawn together. Every sample gets a unit at either limit (0 and 1), so that
+    few successes do not look certain.
+    """
+    samples = [*one[0], one[1], *other[0], other[1]]
+    signs = np.array([-1.0] * len(one[0]) + [1.0] + [1.0] * len(other[0]) + [-1.0])
+    strata = [_with_limits(stratum, signs, (0, 1)) for stratum in _strata(samples)]
+    means = np.vstack([_resampled_means(strata, len(samples), seed, 2_000), [s.values.mean() for s in samples]])
+    first, second = np.split(means, [len(one[0]) + 1], axis=1)
+    left = [part[:, -1] / np.maximum(part[:, :-1].mean(1), 1e-9) for part in (first, second)]
+    difference = left[0] - left[1]
+    low, high = np.quantile(difference[:-1], [(1 - level) / 2, (1 + level) / 2])
+    value = float(difference[-1])
+    n = sum(len(sample.values) for sample in samples)
+    return Estimate(value, min(float(low), value), max(float(high), value), n, level, "bootstrap of ratios")
 
 
 def _bootstrap(

@@ -11,18 +11,20 @@ import numpy as np
 import torch
 from torch import nn
 
-from shiftproof.attacks.attack import as_victim, check_eps, check_victim
+from shiftproof.attacks.attack import as_attack, as_victim, check_eps, check_victim
 from shiftproof.attacks.validity import validity_findings
+from shiftproof.attacks.victim import frozen
 from shiftproof.certification import Certifier
 from shiftproof.certification.representations import linear_parts
 from shiftproof.domains import Domain, Domains, validate
-from shiftproof.domains.splits import stratified
+from shiftproof.domains.validate import class_findings
 from shiftproof.errors import CheckFailed, DataError, ModelError, ShiftproofError, UsageError
 from shiftproof.execution import Mode, check_writable, only_one, read_json
 from shiftproof.models.files import fingerprint
 from shiftproof.perturbations.deformation import Ball, as_ball
-from shiftproof.perturbations.threat import Threat
+from shiftproof.perturbations.threat import Threat, as_threat
 from shiftproof.probes import PROBES
+from shiftproof.probes.certify import Certify, as_certifier
 from shiftproof.probes.corrupt import as_corruptions
 from shiftproof.probes.probe import check_probe
 from shiftproof.studies.certifying import recorded
@@ -37,7 +39,7 @@ from shiftproof.studies.schema import GIVEN, Study
 from shiftproof.studies.seen import seen_target
 from shiftproof.types import Finding
 
-__all__ = ["LIMIT", "SIGMA", "THREATS", "Planned", "Subject", "audit", "plan_audit", "usual_certifiers"]
+__all__ = ["LIMIT", "SIGMA", "THREATS", "Planned", "Subject", "audit", "plan_audit", "usual_certifiers", "wanted_of"]
 
 LIMIT = 500
 """Samples of a domain that are measured, unless told."""
@@ -71,11 +73,11 @@ def audit(
     sources: Domains | Domain,
     target: Domain | None = None,
     *,
-    threats: Sequence[str | Ball] = THREATS,
+    threats: str | Sequence[str | Ball] = THREATS,
     certifiers: Sequence[Certifier] | None = None,
     corruptions: str | Sequence[str] = "standard",
     severities: Sequence[int] | None = None,
-    also: Sequence[str] = (),
+    also: str | Sequence[str] = (),
     limit: int | None = LIMIT,
     budget: str | None = None,
     strict: bool = False,
@@ -97,20 +99,40 @@ def audit(
     >>> run.verdict, run.findings, run.report("report.html")  # doctest: +SKIP
     """
     known = sources if isinstance(sources, Domains) else Domains(sources.name, [sources])
-    subject = Subject(model.eval(), known, target, name)
-    chosen = usual_certifiers(subject) if certifiers is None else [recorded(one) for one in certifiers]
-    wanted = Wanted(
-        tuple(as_ball(threat) for threat in threats),
-        tuple(chosen),
-        as_corruptions(corruptions) if corruptions else (),
+    subject = Subject(model, known, target, name)
+    # in eval mode for this, and as it was after it
+    with frozen(model):
+        chosen = usual_certifiers(subject) if certifiers is None else [recorded(one) for one in certifiers]
+        wanted = wanted_of(threats, chosen, corruptions, severities, also)
+        planned = plan_audit(
+            subject, wanted, limit, budget, strict=strict, out=out, seed=seed, workers=workers, progress=progress
+        )
+        check_writable(planned.folder)
+        return planned.run(workers, progress)
+
+
+def wanted_of(
+    threats: str | Sequence[str | Ball],
+    certifiers: Sequence[dict[str, Any]],
+    corruptions: str | Sequence[str],
+    severities: Sequence[int] | None,
+    also: str | Sequence[str],
+) -> Wanted:
+    """What is asked for, each thing once; texts may hold several with commas, and no corruptions are "none"."""
+    balls = [as_ball(one) for one in _several(threats)]
+    kinds = () if corruptions == "none" or not corruptions else as_corruptions(corruptions)
+    named = tuple(dict.fromkeys(_several(also)))
+    return Wanted(
+        tuple(dict.fromkeys(balls)),
+        tuple(certifiers),
+        kinds,
         None if severities is None else tuple(severities),
-        also=tuple(also),
+        also=tuple(str(one) for one in named),
     )
-    planned = plan_audit(
-        subject, wanted, limit, budget, strict=strict, out=out, seed=seed, workers=workers, progress=progress
-    )
-    check_writable(planned.folder)
-    return planned.run(workers, progress)
+
+
+def _several(value: Any) -> list[Any]:
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else list(value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,16 +151,31 @@ class Planned:
     noticed: list[Finding]
     seconds: float | None
 
+    @property
+    def measures(self) -> tuple[list[str], list[tuple[str, float]], list[str], bool]:
+        """What there will be numbers of: domains, attacks (norm and size), norms of certificates, corruptions."""
+        probes = [PROBES.create(choice.name, choice.options) for choice in self.study.probes]
+        norms = [_norm_of(probe.certifier) for probe in probes if isinstance(probe, Certify)]
+        attacks = [(threat.norm, threat.eps) for threat in self.threats]
+        corrupted = any(choice.name == "corrupt" for choice in self.study.probes)
+        return [domain.name for domain in self.data.measured], attacks, list(dict.fromkeys(norms)), corrupted
+
     def run(self, workers: int = 1, progress: Mode = "auto") -> Run:
         """Measure what is not measured."""
         subject, study, folder = self.subject, self.study, self.folder
         with only_one(folder):
             record = new_record(study, resolved(study), self.data)
             record = start_or_continue(
-                folder, {**record, "asked": self.asked, "noticed": [vars(one) for one in self.noticed]}
+                folder,
+                {
+                    **record,
+                    "asked": self.asked,
+                    "noticed": [vars(one) for one in self.noticed],
+                    "left_out": {name: list(ids) for name, ids in self.data.left_out.items()},
+                },
             )
             found = [Finding(**one) for one in record["noticed"]]
-            found += _examined(subject, self.data, self.threats, study.seed)
+            found += _examined(subject, self.data, self.threats, study)
             card = kept_copy(subject.model, dict(subject.card), subject.sources, model_file(folder, subject.name))
             models = {subject.name: (subject.model, card)}
             return measure_models(folder, study, record, self.data, models, found, workers, progress)
@@ -158,24 +195,29 @@ def plan_audit(
 ) -> Planned:
     """Look at data and model, and decide how hard every question is asked; nothing is written."""
     available = None if budget is None else parse_budget(budget)
+    if limit is not None and limit < 1:
+        raise UsageError(f"the limit is {limit}; it should be at least 1")
+    if subject.target is not None and subject.target.name in subject.sources.names:
+        raise UsageError(f"{subject.target.name!r} is both source and target; a target is what training leaves out")
     for threat in wanted.threats:
         check_size(threat, subject.sources.shape)
-    data, noticed = _measured(subject, limit, progress)
-    for domain in data.measured:
-        check_victim(as_victim(subject.model, None, 1, 1, seed), domain)
-    noticed += [*_oddities(data), *data_findings(data)]
-    noticed += seen_target(subject.name, dict(subject.card), str(subject.data["name"]), subject.target)
-    _refuse_if_strict(noticed, strict)
     asked = _asked(subject, wanted, limit, budget, seed)
     folder = Path(out) if out else Path("runs") / f"audit-{digest(asked)}"
     study, seconds = _begun(folder, asked), None
+    data, read = _measured(subject, limit if study is None else study.limit, progress)
+    for domain in data.measured:
+        check_victim(as_victim(subject.model, None, 1, 1, seed), domain)
+    noticed = [*_oddities(data), *data_findings(data)]
+    noticed += seen_target(subject.name, dict(subject.card), str(subject.data["name"]), subject.target)
+    _refuse_if_strict([*read, *noticed], strict)
     if study is None:
-        able, unable = _applicable(subject, wanted, data)
-        plan = fitting_plan(able, subject.model, data.measured, limit, available, workers)
+        wanted, unable = _applicable(subject, wanted, data)
+        plan = fitting_plan(wanted, subject.model, data.measured, limit, available, workers)
         study, seconds = _study(subject, plan, seed, budget), plan.seconds
-        noticed += unable
-    data = replace(data, chosen=[stratified(domain, study.limit) for domain in data.measured])
-    return Planned(subject, folder, study, data, wanted.threats, asked, noticed, seconds)
+        if plan.limit != limit:
+            data, read = _measured(subject, plan.limit, "off")
+        noticed += [*unable, *_unreachable(study, wanted.threats, len(subject.sources.classes))]
+    return Planned(subject, folder, study, data, wanted.threats, asked, [*read, *noticed], seconds)
 
 
 def usual_certifiers(subject: Subject) -> list[dict[str, Any]]:
@@ -227,26 +269,27 @@ def _begun(folder: Path, asked: dict[str, Any]) -> Study | None:
     if not path.is_file():
         return None
     before = read_json(path, DataError)
-    known = before.get("asked") or {}
+    known = before.get("asked")
+    if known is None:
+        raise UsageError(f"{folder} holds the run of a study; choose another --out")
     changed = sorted(key for key in {*known, *asked} if known.get(key) != asked.get(key))
     if changed:
-        raise UsageError(f"{folder} holds an audit with another {', '.join(changed)}; choose another --out")
+        raise UsageError(f"{folder} holds an audit that differs in {', '.join(changed)}; choose another --out")
     return validated(before["study"], str(path))
 
 
 def _measured(subject: Subject, limit: int | None, progress: Mode) -> tuple[StudyData, list[Finding]]:
-    """The samples that are measured, those that can be read among them, and what is odd about them."""
+    """The samples that are measured, without those that can't be read, and what is odd about them."""
     whole = StudyData(subject.sources, subject.target, limit)
     looked = validate(Domains("measured", whole.measured), progress)
-    chosen = []
-    for domain in whole.measured:
-        bad = set(looked.unreadable.get(domain.name, ()))
-        part = domain.subset(np.flatnonzero([str(one) not in bad for one in domain.ids])) if bad else domain
-        if not len(part):
-            raise DataError(f"none of the {len(domain)} samples of {domain.name!r} can be read")
-        chosen.append(part)
-    found = [replace(one, level="warn") for one in looked.findings if one.level != "pass" and one.code != "empty-part"]
-    return replace(whole, chosen=chosen), found
+    data = replace(whole, left_out=looked.unreadable)
+    for domain in data.measured:
+        if not len(domain):
+            raise DataError(f"none of the samples of {domain.name!r} that were looked at can be read")
+    # classes are a matter of all labels, not of the samples that a limit has chosen
+    odd = [one for one in looked.findings if one.code not in ("empty-part", "classes", "class-mismatch")]
+    odd += class_findings(Domains("all", data.domains))
+    return data, [replace(one, level="warn") for one in odd if one.level != "pass"]
 
 
 def _oddities(data: StudyData) -> Iterator[Finding]:
@@ -264,8 +307,15 @@ def _refuse_if_strict(findings: Sequence[Finding], strict: bool) -> None:
 
 
 def _applicable(subject: Subject, wanted: Wanted, data: StudyData) -> tuple[Wanted, list[Finding]]:
-    """Without certificates that do not apply to the model, and why they do not; other probes must apply."""
-    able, found = [], []
+    """Without certificates and corruptions that do not apply, and why they do not; other probes must apply."""
+    able: list[dict[str, Any]] = []
+    found: list[Finding] = []
+    if wanted.corruptions:
+        try:
+            check_probe(PROBES.create("corrupt", {}), subject.model, data.measured[-1], data.training)
+        except UsageError as error:
+            found.append(Finding("warn", "not-corrupted", str(error)))
+            wanted = replace(wanted, corruptions=())
     for probe in replace(wanted, certifiers=()).probes(DEFAULT):
         options = {key: value for key, value in probe.items() if key != "name"}
         check_probe(PROBES.create(probe["name"], options), subject.model, data.measured[-1], data.training)
@@ -296,13 +346,49 @@ def _study(subject: Subject, plan: Plan, seed: int, budget: str | None) -> Study
     return validated(document, "the audit")
 
 
-def _examined(subject: Subject, data: StudyData, threats: Sequence[Ball], seed: int) -> Iterator[Finding]:
-    """Whether attacks on this model can be trusted, on a few samples of all domains."""
+def _norm_of(certifier: Any) -> str:
+    """In which its radii are."""
+    noise = getattr(certifier, "noise", None)
+    return str(getattr(certifier, "norm", "l2") if noise is None else noise.norm)
+
+
+def _unreachable(study: Study, threats: Sequence[Ball], classes: int) -> Iterator[Finding]:
+    """Certificates whose votes could not reach the size of an attack, however sure the model is."""
+    certifiers = [as_certifier(choice.options["certifier"]) for choice in study.probes if choice.name == "certify"]
+    for certifier in certifiers:
+        if not hasattr(certifier, "largest_radius") or not hasattr(certifier, "noise"):
+            continue
+        cap, noise = certifier.largest_radius(classes), certifier.noise
+        for threat in threats:
+            if (threat.norm, threat.units) == (noise.norm, noise.units) and threat.eps > cap:
+                message = f"{certifier.title} with {certifier.n:,} votes certifies no radius above {cap:.3g}"
+                hint = (
+                    f"so that nothing can be guaranteed within {threat.norm} {threat.eps:g}: more votes, or more noise"
+                )
+                yield Finding("warn", "out-of-reach", f"{message}, {hint}")
+
+
+def _examined(subject: Subject, data: StudyData, threats: Sequence[Ball], study: Study) -> Iterator[Finding]:
+    """Whether attacks on this model can be trusted, on a few samples of all domains, in every norm of pixels."""
     each = max(1, EXAMINED // len(data.measured))
-    few = [domain.subset(np.arange(len(domain))[:: max(1, len(domain) // each)][:each]) for domain in data.measured]
+    few = [domain.subset(np.unique(np.linspace(0, len(domain) - 1, each, dtype=np.int64))) for domain in data.measured]
     inputs, labels = (torch.cat(parts) for parts in zip(*(one.tensors() for one in few), strict=True))
     ids = [f"{one.name}/{sample}" for one in few for sample in one.ids]
-    for threat in threats:
-        if isinstance(threat, Threat):
-            yield from validity_findings(subject.model, inputs, labels, ids, threat, seed=seed)
-            return
+    attacks = [as_attack(choice.options["attack"]) for choice in study.probes if choice.name == "attack"]
+    said = set()
+    for threat in [one for one in threats if isinstance(one, Threat)] or [as_threat(THREATS[0])]:
+        mine = next((one for one in attacks if one.threat == threat), None)
+        found = validity_findings(
+            subject.model,
+            inputs,
+            labels,
+            ids,
+            threat,
+            seed=study.seed,
+            classes=len(subject.sources.classes),
+            attack=mine,
+        )
+        for finding in found:
+            if (finding.code, finding.message) not in said:
+                yield finding
+            said.add((finding.code, finding.message))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from shiftproof.domains import Domain, Domains, held_out, load_domains
 from shiftproof.domains.splits import stratified, train_part
@@ -18,13 +20,13 @@ __all__ = ["StudyData", "chosen", "data_findings", "load_study_data"]
 class StudyData:
     """The domains that a study trains on, and the one that it leaves out, if any.
 
-    Of every domain at most `limit` samples are measured, or those of `chosen`, in the order of the domains.
+    Of every domain at most `limit` samples are measured, less those of `left_out` (ids by domain), which can't be read.
     """
 
     sources: Domains
     target: Domain | None
     limit: int | None = None
-    chosen: Sequence[Domain] | None = None
+    left_out: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def domains(self) -> list[Domain]:
@@ -39,19 +41,24 @@ class StudyData:
     @property
     def measured(self) -> list[Domain]:
         """What probes look at: the held-out part of every source, then the whole target."""
-        if self.chosen is not None:
-            return list(self.chosen)
         whole = [*map(held_out, self.sources), *([] if self.target is None else [self.target])]
-        return [stratified(domain, self.limit) for domain in whole]
+        return [self._readable(stratified(domain, self.limit)) for domain in whole]
+
+    def _readable(self, domain: Domain) -> Domain:
+        bad = set(self.left_out.get(domain.name, ()))
+        return domain.subset(np.flatnonzero([str(one) not in bad for one in domain.ids])) if bad else domain
 
 
-def load_study_data(study: Study) -> StudyData:
-    """Without `source`, all domains but the target are sources; without `target`, none is left out."""
+def load_study_data(study: Study, left_out: Mapping[str, Sequence[str]] | None = None) -> StudyData:
+    """Without `source`, all domains but the target are sources; without `target`, none is left out.
+
+    All samples are read now, if they fit into memory, unless some are `left_out` because they can't be.
+    """
     if study.data.name == GIVEN:
         raise UsageError("the data of this run was handed over in Python, so that it can't be loaded again by name")
     domains = load_domains(study.data.name, **study.data.options)
-    data = StudyData(*chosen(domains, study.source, study.target), study.limit)
-    for domain in data.domains:
+    data = StudyData(*chosen(domains, study.source, study.target), study.limit, left_out or {})
+    for domain in data.domains if not left_out else []:
         domain.inputs.prepare()
     return data
 

@@ -78,7 +78,8 @@ def measure_models(
     record["findings"] = [asdict(finding) for finding in findings]
     write_json(folder / "run.json", record)
     for domain in data.measured:
-        write_atomically(sheet_path(folder, domain.name), contact_sheet(domain))
+        if len(domain.shape) == 3:
+            write_atomically(sheet_path(folder, domain.name), contact_sheet(domain))
     store = EvidenceStore(folder / "evidence")
     evidence = [
         run_probe(

@@ -55,7 +55,7 @@ def verify_folder(folder: Path, *, seed: int, part: int = 24) -> Iterator[Findin
 
 
 def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
-    data = load_study_data(run.study)
+    data = load_study_data(run.study, run.record.get("left_out"))
     models = {name: load_trained(spec, data.sources, run.folder, name) for name, spec in run.study.models.items()}
     yield from _hashes(run, data, models)
     certifying = {
