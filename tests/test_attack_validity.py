@@ -222,3 +222,21 @@ def test_nothing_right_and_nothing_given(honest: nn.Module) -> None:
 
 def test_findings_are_the_same_twice(honest: nn.Module) -> None:
     assert findings(honest) == findings(honest)
+
+
+def test_a_very_sure_model_is_not_without_gradients(honest: nn.Module) -> None:
+    class Sure(nn.Module):
+        def forward(self, inputs: Tensor) -> Tensor:
+            return 1_000 * honest(inputs)
+
+    found = findings(Sure())["zero-gradients"]
+    assert (found.level, found.evidence["without gradient"]) != ("fail", 32)
+    assert found.evidence["without gradient"] == 0
+
+
+def test_a_rugged_surface_is_found(honest: nn.Module) -> None:
+    class Rugged(nn.Module):
+        def forward(self, inputs: Tensor) -> Tensor:
+            return honest(inputs + 0.1 * torch.sin(1_000 * inputs))
+
+    assert findings(Rugged(), Threat("linf", 0.06))["gradient-masking"].level != "pass"

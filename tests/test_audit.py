@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import json
 from collections.abc import Callable
@@ -267,6 +268,14 @@ class TestBadInput:
         with pytest.raises(sp.errors.ModelError, match="the model has 4 outputs, but the data has 10 classes"):
             audit(model, *few, **QUICK)
 
+    def test_a_target_among_the_sources(self, digits: tuple[Domains, Domain], fitted: nn.Module) -> None:
+        with pytest.raises(UsageError, match="both source and target"):
+            audit(fitted, digits[0], digits[0]["angle=0"], **QUICK)
+
+    def test_no_samples(self, few: tuple[Domains, Domain], fitted: nn.Module) -> None:
+        with pytest.raises(UsageError, match="the limit is 0"):
+            audit(fitted, *few, **{**QUICK, "limit": 0})
+
     @pytest.mark.parametrize(("threat", "guess"), [("linf:8", "8/255"), ("l2:128", "l2:0.502")])
     def test_eps_of_0_to_255(self, few: tuple[Domains, Domain], fitted: nn.Module, threat: str, guess: str) -> None:
         with pytest.raises(UsageError, match=f"did you mean {guess}"):
@@ -307,6 +316,8 @@ class TestBadInput:
         messages = [one["message"] for one in found["findings"] if one["code"] == "unreadable"]
         assert messages == ["1 file can't be read: clinic-b: clinic-b/cat/7.png"]
         assert sp.open_run(tmp_path / "run").evidence.where(domain="clinic-b", probe="clean")["sample"].size == 39
+        code, out, _ = run("verify", tmp_path / "run", "--part", 2, "--seed", 0)
+        assert code == 0, out
         code, _, err = run("audit", *arguments, *quick, "--strict", "--out", tmp_path / "strict")
         assert code == 2
         assert "7.png" in err
@@ -321,6 +332,46 @@ class TestBadInput:
         model = nn.Sequential(nn.Flatten(), nn.Linear(192, 2)).eval()
         with pytest.raises(DataError, match="none of the samples of 'clinic-b' that were looked at can be read"):
             audit(model, sources, target, **QUICK)
+
+
+class TestAroundTheModel:
+    def test_its_mode_is_as_it_was(self, few: tuple[Domains, Domain], fitted: nn.Module, tmp_path: Path) -> None:
+        model = copy.deepcopy(fitted).train()
+        audit(model, *few, out=tmp_path / "run", **{**QUICK, "corruptions": "none", "certifiers": [], "limit": 4})
+        assert model.training
+        assert all(parameter.requires_grad for parameter in model.parameters())
+
+    def test_inputs_that_are_no_images(self, tmp_path: Path) -> None:
+        generator = np.random.default_rng(0)
+        inputs = generator.random((60, 5)).astype(np.float32)
+        labels = (inputs.sum(1) > 2.5).astype(np.int64)
+        sources = Domains("v", [Domain.from_arrays("a", inputs[:40], labels[:40], ["low", "high"])])
+        target = Domain.from_arrays("b", inputs[40:], labels[40:], ["low", "high"])
+        model = nn.Linear(5, 2)
+        with torch.no_grad():
+            model.weight.copy_(torch.stack([-torch.ones(5), torch.ones(5)]))
+            model.bias.copy_(torch.tensor([2.5, -2.5]))
+        run = audit(model, sources, target, threats="l2:0.1", certifiers=[smoothing(100)], out=tmp_path / "run")
+        assert "not-corrupted" in [finding.code for finding in run.findings]
+        assert run.report().is_file()
+
+    def test_votes_that_can_not_reach_the_attack(
+        self, few: tuple[Domains, Domain], fitted: nn.Module, tmp_path: Path
+    ) -> None:
+        options = {**QUICK, "corruptions": "none", "limit": 4, "certifiers": [smoothing(50)], "threats": "l2:2"}
+        run = audit(fitted, *few, out=tmp_path / "run", **options)
+        assert "out-of-reach" in [finding.code for finding in run.findings]
+
+    def test_more_outputs_than_classes_are_counted(
+        self, few: tuple[Domains, Domain], fitted: nn.Module, tmp_path: Path
+    ) -> None:
+        class Padded(nn.Module):
+            def forward(self, inputs: Tensor) -> Tensor:
+                return torch.nn.functional.pad(fitted(inputs), (0, 2), value=-50.0)
+
+        options = {**QUICK, "corruptions": "none", "limit": 4, "certifiers": []}
+        run = audit(Padded(), *few, out=tmp_path / "run", **options)
+        assert {one.code: one.level for one in run.findings}["class-count"] == "warn"
 
 
 class TestCommandLine:

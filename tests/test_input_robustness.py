@@ -11,6 +11,7 @@ from smoothed import digits
 from torch import Tensor, nn
 
 import shiftproof as sp
+from shiftproof.certification.boxes import propagate
 from shiftproof.certification.input_robustness import Measured, input_robustness
 from shiftproof.certification.interval import Box, InputBall, layers_of, leads, passes
 from shiftproof.domains import Domain
@@ -287,3 +288,16 @@ def test_means_have_intervals_by_group() -> None:
     assert found.found.low <= found.found.value <= found.found.high
     assert found.found.method == "one-sample bootstrap"
     assert found.found.value <= found.proven.value
+
+
+def test_a_layer_that_overwrites_and_falls_keeps_its_box() -> None:
+    layer = torch.nn.LeakyReLU(-1.0, inplace=True)
+    low, high = propagate(layer, torch.tensor([[-1.0]]), torch.tensor([[0.5]]))
+    assert (float(low), float(high)) == (0.0, 1.0)
+
+
+def test_a_dense_layer_over_rows_of_an_image_is_refused_with_a_reason() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Flatten(), torch.nn.Linear(32, 4))
+    result = input_robustness(model, (torch.rand(3, 1, 8, 8), torch.tensor([0, 1, 2])), "l2:0.1", progress="off")
+    assert "Flatten" in result.reason or result.upper is not None
+    assert result.upper is None or bool((result.lower <= result.upper).all())

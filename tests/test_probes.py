@@ -89,6 +89,16 @@ class TestCorrupt:
         with pytest.raises(UnknownName, match="Did you mean 'fog'"):
             as_corruptions("fogg")
 
+    def test_what_is_not_a_number_is_no_class(self, digits: Domain, tmp_path: Path) -> None:
+        class Dazzled(nn.Module):
+            def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+                bright = inputs.flatten(1).mean(1, keepdim=True)
+                return torch.where(bright > 0.6, torch.nan, bright * torch.arange(10.0))
+
+        probe = PROBES.create("corrupt", {"corruptions": "brightness", "severities": 5})
+        with pytest.raises(ModelError, match="not numbers"):
+            rows_of(probe, Dazzled(), digits, tmp_path)
+
     @pytest.mark.parametrize("severities", ["0", "6", "hard", []])
     def test_bad_severities(self, severities: object) -> None:
         with pytest.raises(UsageError, match="from 1 to 5"):
@@ -111,6 +121,15 @@ class TestSearch:
             assert before.tolist() == network(digits.tensors()[0]).argmax(1).tolist()
         nearest = rows.where(title="adversarial representation")
         assert (nearest["prediction"] != before).all()
+
+    def test_two_searches_are_two_tables(self, network: nn.Module, digits: Domain, tmp_path: Path) -> None:
+        from shiftproof.report.searched import searched_of
+
+        probes = [{"threat": "l2:0.5", "steps": 5}, {"threat": "linf:0.1", "eps": 0.05, "steps": 5}]
+        found = [rows_of(PROBES.create("search", options), network, digits, tmp_path) for options in probes]
+        first, second = searched_of(Evidence.of(found))
+        assert (first.norm, list(first.reached)) == ("l2", [0.5])
+        assert (second.norm, list(second.reached)) == ("linf", [0.05, 0.1])
 
     def test_needs_a_linear_head(self, digits: Domain) -> None:
         probe = PROBES.create("search", {"threat": "l2:1"})

@@ -5,7 +5,15 @@ import pytest
 from scipy.stats import binom, norm
 
 from shiftproof.errors import UsageError
-from shiftproof.statistics import Sample, bootstrap_difference, bootstrap_mean, interval, lower_bound, upper_bound
+from shiftproof.statistics import (
+    Sample,
+    bootstrap_difference,
+    bootstrap_mean,
+    bootstrap_ratios,
+    interval,
+    lower_bound,
+    upper_bound,
+)
 
 
 @pytest.mark.parametrize(
@@ -165,3 +173,30 @@ def test_bootstrap_is_seeded_and_refuses_nothing() -> None:
     assert bootstrap_difference([values], [other], seed=3) != bootstrap_difference([values], [other], seed=4)
     with pytest.raises(UsageError):
         bootstrap_difference([], [other])
+
+
+class TestRatios:
+    """What is left of one measure on the target, less what is left of another."""
+
+    def sample(self, name: str, values: np.ndarray) -> Sample:
+        return Sample(values.astype(np.float64), np.array([f"{name}/{i}" for i in range(len(values))], object))
+
+    def test_value(self) -> None:
+        one = [self.sample("s", np.arange(10) < 5)], self.sample("t", np.arange(10) < 2)
+        other = [self.sample("s", np.arange(10) < 8)], self.sample("t", np.arange(10) < 8)
+        estimate = bootstrap_ratios(one, other)
+        assert estimate.value == pytest.approx(0.4 - 1.0)
+        assert estimate.low <= estimate.value <= estimate.high
+
+    @pytest.mark.parametrize(("left", "strong"), [(0.8, 0.4), (0.5, 0.1)])
+    def test_seldom_claims_a_difference_that_is_none(self, left: float, strong: float) -> None:
+        generator, wrong = np.random.default_rng(3), 0
+        for repetition in range(200):
+            drawn = {}
+            for name, part in (("s", 1.0), ("t", left)):
+                uniform = generator.random(60)
+                drawn[name] = (self.sample(name, uniform < strong * part), self.sample(name, uniform < 0.9 * part))
+            measures = [([drawn["s"][kind]], drawn["t"][kind]) for kind in (0, 1)]
+            estimate = bootstrap_ratios(*measures, seed=repetition)
+            wrong += estimate.low > 0 or estimate.high < 0
+        assert wrong <= 20
