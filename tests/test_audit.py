@@ -21,8 +21,9 @@ from shiftproof.domains import Domain, Domains
 from shiftproof.errors import CheckFailed, DataError, UsageError
 from shiftproof.evidence import SCHEMA
 from shiftproof.perturbations.deformation import as_ball
-from shiftproof.studies.audit import Subject, audit, plan_audit, usual_certifiers
+from shiftproof.studies.audit import audit, plan_audit
 from shiftproof.studies.plan import EFFORTS, Wanted, fitting_plan, parse_budget
+from shiftproof.studies.subject import Subject, usual_certifiers
 
 MODULE = importlib.import_module("shiftproof.studies.audit")
 Run = Callable[..., tuple[int, str, str]]

@@ -25,7 +25,8 @@ from shiftproof.cli.options import (
 if TYPE_CHECKING:
     from shiftproof.report.requirements import Outcome, Requirement
     from shiftproof.studies import Run
-    from shiftproof.studies.audit import Planned, Subject
+    from shiftproof.studies.audit import Planned
+    from shiftproof.studies.subject import Subject
 
 __all__ = ["command"]
 
@@ -100,7 +101,8 @@ def command(
     from shiftproof.execution import check_writable
     from shiftproof.probes.corrupt import Corrupt
     from shiftproof.report.requirements import Requirement
-    from shiftproof.studies.audit import THREATS, plan_audit, wanted_of
+    from shiftproof.studies.audit import plan_audit, wanted_of
+    from shiftproof.studies.subject import THREATS
 
     options = options_of_set(set_ or [], ("data", "model", "noise", "certifier"))
     requirements = [Requirement.parse(text) for text in require or []]
@@ -146,9 +148,9 @@ def _subject(
     from shiftproof.errors import UsageError
     from shiftproof.models import MODELS, load_model
     from shiftproof.models.load import check_trained
-    from shiftproof.studies.audit import Subject
     from shiftproof.studies.data import chosen
     from shiftproof.studies.jobs import card_of
+    from shiftproof.studies.subject import Subject
 
     if model in MODELS:
         raise UsageError(f"{model!r} is a network without training; audit a trained one: --model file:PATH")
@@ -176,8 +178,8 @@ def _certifiers(
 ) -> list[dict[str, Any]]:
     """As told, or what fits the model; a number of votes that nobody asked for is left to the effort."""
     from shiftproof.cli.certifiers import certifiers_from
-    from shiftproof.studies.audit import usual_certifiers
     from shiftproof.studies.certifying import recorded
+    from shiftproof.studies.subject import usual_certifiers
 
     if certifier is None and not given and not options["noise"] and not options["certifier"]:
         return usual_certifiers(subject)

@@ -21,8 +21,8 @@ from shiftproof.probes.probe import (
     Columns,
     ProbeTask,
     answers_of,
-    block_cost,
     measure_blocks,
+    trial_cost,
     under_each,
 )
 from shiftproof.types import Cost
@@ -109,13 +109,8 @@ class Corrupt:
         corrupt(inputs, *self.settings[0], constants=self.constants)
 
     def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
-        """By a trial on one block."""
-        block = domain.subset(domain.in_blocks(_TOGETHER)[0])
-        measured = block_cost(partial(self._measured, ids=block.ids), model, block, passes=len(self.settings))
-        share = len(domain) / len(block)
-        seconds = measured.seconds * share / min(workers, len(domain.in_blocks(_TOGETHER)))
-        passes = len(domain) * len(self.settings)
-        return Cost(passes, seconds, passes, seconds)
+        """By a trial on a few samples."""
+        return trial_cost(self.measure, model, domain, workers, self.passes(model), _TOGETHER)
 
     def passes(self, model: nn.Module) -> int:
         """Forward passes of one sample."""
@@ -132,6 +127,3 @@ class Corrupt:
                 changed = corrupt(images, name, severity, seed=seed, ids=names, constants=self.constants)
                 predictions.append(answers_of(model(changed.to(inputs.device))))
         return {"prediction": np.stack(predictions, 1)}
-
-    def _measured(self, model: nn.Module, inputs: Tensor, labels: Tensor, ids: Any) -> Columns:
-        return self.measure(model, inputs, labels, ids)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from shiftproof.attacks.attack import check_eps
 from shiftproof.certification.input_robustness import Measured
 from shiftproof.domains import Domain
 from shiftproof.perturbations.threat import ThreatOption, as_threat
-from shiftproof.probes.probe import PROBES, Columns, ProbeTask, answers_of, block_cost, measure_blocks
+from shiftproof.probes.probe import PROBES, Columns, ProbeTask, answers_of, measure_blocks, trial_cost
 from shiftproof.types import Cost, Positive
 
 __all__ = ["InputRobustness"]
@@ -58,11 +58,7 @@ class InputRobustness:
 
     def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
         """By a trial on a few samples."""
-        few = domain.subset(np.unique(np.linspace(0, len(domain) - 1, 8, dtype=np.int64)))
-        trial = block_cost(partial(self._measured, ids=few.ids), model, few, passes=self.passes(model))
-        seconds = trial.seconds * len(domain) / len(few) / min(workers, len(domain.in_blocks(_TOGETHER)))
-        passes = len(domain) * self.passes(model)
-        return Cost(passes, seconds, passes, seconds)
+        return trial_cost(self.measure, model, domain, workers, self.passes(model), _TOGETHER)
 
     def measure(
         self, model: nn.Module, inputs: Tensor, labels: Tensor, ids: NDArray[np.object_], seed: int = 0
@@ -73,6 +69,3 @@ class InputRobustness:
             prediction = answers_of(model(inputs))
         bound = np.full(len(ids), np.nan) if found.upper is None else found.upper
         return {"prediction": prediction, "loss_change": found.lower, "loss_bound": bound}
-
-    def _measured(self, model: nn.Module, inputs: Tensor, labels: Tensor, ids: Any) -> Columns:
-        return self.measure(model, inputs, labels, ids)

@@ -32,8 +32,11 @@ __all__ = [
     "check_probe",
     "measure_blocks",
     "run_probe",
+    "trial_cost",
     "under_each",
 ]
+
+_TRIED = 16
 
 Columns = dict[str, NDArray[Any]]
 Measure = Callable[..., Columns]
@@ -166,6 +169,17 @@ def block_cost(measure: Measure, model: nn.Module, domain: Domain, passes: int =
         began = time.perf_counter()
         measure(model, inputs, labels)
     seconds = len(domain) * (time.perf_counter() - began) / len(labels)
+    return Cost(passes * len(domain), seconds, passes * len(domain), seconds)
+
+
+def trial_cost(measure: Measure, model: nn.Module, domain: Domain, workers: int, passes: int, most: int) -> Cost:
+    """The cost of a probe that takes long for a sample: `passes` forward each, in shards of `most`; by a trial."""
+    few = domain.subset(np.unique(np.linspace(0, len(domain) - 1, _TRIED, dtype=np.int64)))
+    inputs, labels = few.tensors()
+    with single_threaded():
+        began = time.perf_counter()
+        measure(model, inputs, labels, few.ids)
+    seconds = (time.perf_counter() - began) * len(domain) / len(few) / min(workers, len(domain.in_blocks(most)))
     return Cost(passes * len(domain), seconds, passes * len(domain), seconds)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from shiftproof.attacks.representation import adversarial_representation, linear
 from shiftproof.domains import Domain
 from shiftproof.perturbations.threat import ThreatOption, as_threat
 from shiftproof.probes.attack import Sizes, as_sizes
-from shiftproof.probes.probe import PROBES, Columns, ProbeTask, block_cost, measure_blocks, under_each
+from shiftproof.probes.probe import PROBES, Columns, ProbeTask, measure_blocks, trial_cost, under_each
 from shiftproof.types import Cost, Positive
 
 __all__ = ["Search"]
@@ -80,12 +80,8 @@ class Search:
         return (len(self.budgets) - 1) * (self.steps + 2) + 2
 
     def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
-        """By a trial on one block."""
-        few = domain.subset(np.unique(np.linspace(0, len(domain) - 1, 8, dtype=np.int64)))
-        trial = block_cost(partial(self._measured, ids=few.ids), model, few, passes=self.passes(model))
-        seconds = trial.seconds * len(domain) / len(few) / min(workers, len(domain.in_blocks(_TOGETHER)))
-        passes = len(domain) * self.passes(model)
-        return Cost(passes, seconds, passes, seconds)
+        """By a trial on a few samples."""
+        return trial_cost(self.measure, model, domain, workers, self.passes(model), _TOGETHER)
 
     def measure(
         self, model: nn.Module, inputs: Tensor, labels: Tensor, ids: NDArray[np.object_], seed: int = 0
@@ -103,6 +99,3 @@ class Search:
             "distance": np.stack([*distances, none], 1),
             "latent_distance": np.stack([*(one.z_l2 / length for one in found), nearest.distance / length], 1),
         }
-
-    def _measured(self, model: nn.Module, inputs: Tensor, labels: Tensor, ids: Any) -> Columns:
-        return self.measure(model, inputs, labels, ids)

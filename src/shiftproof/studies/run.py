@@ -16,7 +16,7 @@ from shiftproof.probes.sandwich import sandwich_summary
 from shiftproof.report import Report, write_report
 from shiftproof.report.page import FORMATS, render_page
 from shiftproof.studies.files import validated
-from shiftproof.studies.schema import Study
+from shiftproof.studies.schema import Choice, Study
 from shiftproof.types import Finding
 
 __all__ = ["FORMAT", "Run", "open_run", "sheet_path"]
@@ -75,6 +75,7 @@ class Run:
                 f"model {name}": _describe(config, record["selected"][name])
                 for name, config in record["config"]["models"].items()
             },
+            "measured by": "; ".join(_described(choice) for choice in study.probes),
             "split": record["protocol"]["split"],
             "computed with": f"Python {record['environment']['python']}, {packages}",
             "on": machine,
@@ -118,6 +119,18 @@ def open_run(folder: Path | str) -> Run:
 def sheet_path(folder: Path, domain: str) -> Path:
     """Where a run keeps the picture of a domain's samples."""
     return folder / "figures" / f"samples-{slug(domain)}.png"
+
+
+def _described(choice: Choice) -> str:
+    """A probe with all that it was told: how hard an attack tried, how many votes a certificate has."""
+    options = ", ".join(f"{key} {_short(value)}" for key, value in choice.options.items())
+    return f"{choice.name} ({options})" if options else choice.name
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return " ".join(str(one) if key == "name" else f"{key} {_short(one)}" for key, one in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _describe(config: dict[str, Any], selected: dict[str, Any] | None) -> str:
