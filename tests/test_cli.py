@@ -110,8 +110,8 @@ def test_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
     assert colour["e=0.9"] < 0.25
     assert gray["e=0.9"] > 0.6
     codes = [finding["code"] for finding in result["findings"]]
-    assert codes[:4] == ["collapse", "holds", "holds", "holds"]
-    assert codes[4] == "guarantee-shrinks"
+    assert codes[:2] == ["collapse", "guarantee-shrinks"]
+    assert codes.count("holds") == 3
     assert "sandwich-holds" in codes
     attacked = {one["model"]: one["value"] for one in result["measures"] if one["kind"] == "attacked"}
     assert attacked["gray, attacked"]["e=0.9"] > 0.5
@@ -430,7 +430,7 @@ def test_certify_stops_early_and_says_so(run: Call, a_model: Path) -> None:
 
 
 def test_certify_at_several_alphas_votes_once(run: Call, a_model: Path) -> None:
-    code, out, _ = run(*certify(a_model, "--domain", "e=0.9", "--alpha", "0.001,0.05", "--json"))
+    code, out, _ = run(*certify(a_model, "--domain", "e=0.1", "--alpha", "0.001,0.05", "--json"))
     assert code == 0
     strict, loose = json.loads(out)["results"]
     assert (strict["alpha"], loose["alpha"]) == (0.001, 0.05)

@@ -107,7 +107,7 @@ def test_a_threat_of_pixels_has_the_same_surface() -> None:
         (lambda: Spatial("rotation:0.1", grid=1), "grid is 1"),
         (lambda: Spatial("rotation:0.1", rounds=-1), "rounds -1"),
         (lambda: ATTACKS.create("spatial"), "needs a value for 'threat'"),
-        (lambda: sp.attacks.PGD(as_ball("rotation:0.1")), "write one as 'linf:8/255'"),
+        (lambda: sp.attacks.PGD(as_ball("rotation:0.1")), "use spatial"),
     ],
 )
 def test_mistakes_get_a_sentence(make: Callable[[], object], sentence: str) -> None:
@@ -364,7 +364,7 @@ def test_the_verb_deforms(run: Callable[..., tuple[int, str, str]], a_model: Pat
     [
         (["--threat", "rotation:20"], "which is 20 degrees"),
         (["--threat", "rotatio:0.1"], "Did you mean 'rotation'?"),
-        (["--threat", "rotation:0.1", "--attack", "pgd"], "linf:8/255"),
+        (["--threat", "rotation:0.1", "--attack", "pgd"], "--attack spatial"),
         (["--threat", "rotation:0.1", "--steps", "5"], "steps"),
         (["--threat", "linf:0.1", "--attack", "spatial"], "rotation:0.3"),
     ],

@@ -296,7 +296,8 @@ def check_victim(victim: Victim, domain: Domain) -> None:
     with frozen(victim.model):
         classes = logits_of(victim.model, domain.take(np.array([0]))[0]).shape[1]
     if classes < len(domain.classes):
-        raise ModelError(f"the model has {classes} outputs, but the data has {len(domain.classes)} classes")
+        hint = "; of a single logit z make two: torch.cat([-z, z], 1) / 2" if classes == 1 else ""
+        raise ModelError(f"the model has {classes} outputs, but the data has {len(domain.classes)} classes{hint}")
 
 
 def check_eps(threat: Ball) -> None:

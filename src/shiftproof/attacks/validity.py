@@ -98,7 +98,8 @@ def _under_attack(
         yield _masking(victim, inputs[right], labels[right], names, threat, seed)
     else:
         message = (
-            "not looked for: it takes inputs in [0, 1], outputs with gradients and without chance, and an eps above 0"
+            "masked gradients were not looked for, which takes inputs in [0, 1], outputs with gradients and without "
+            "chance, and an eps above 0"
         )
         yield Finding("warn", "gradient-masking", message)
 
@@ -203,7 +204,7 @@ def _zero_gradients(victim: Base, inputs: Tensor, labels: Tensor) -> Finding:
             flat[name] = gradient.flatten(1).abs().amax(1) <= _FLAT
     none, of_loss = int((flat["ce"] & flat["margin"]).sum()), int(flat["ce"].sum())
     share, evidence = none / len(inputs), {"samples": len(inputs), "without gradient": none, "of the loss": of_loss}
-    message = f"{none} of {len(inputs)} samples that are right have no gradient by their input"
+    message = f"{none} of {len(inputs)} samples that are right are without a gradient"
     level: Level = "pass" if not of_loss else "warn" if share < 0.1 else "fail"
     if none:
         message += ": no step leads anywhere"
@@ -232,9 +233,10 @@ def _masking(
     }
     if threat.norm != "l1":
         poor["black box"] = Square(threat, _QUERIES)
-    evidence: dict[str, Any] = {"samples": len(inputs), "many steps": int(many.sum())}
+    rule = f"weak below a chance of {_WARN:g}, misleading below {_FAIL:g} or where over {_MISSED:.0%} withstand"
+    evidence: dict[str, Any] = {"samples": len(inputs), "many steps": int(many.sum()), "rule": rule}
     levels: list[Level] = []
-    said = [f"of {len(inputs)} samples that are right, {_STEPS} steps overturn {int(many.sum())}"]
+    said = [f"{_STEPS} steps overturn {int(many.sum())} of {len(inputs)} samples that are right"]
     for name, attack in poor.items():
         found = overturned(attack)
         total, alone = int(found.sum()), int((found & ~many).sum())
@@ -242,7 +244,8 @@ def _masking(
         chance = float(binom.sf(alone - 1, total, _MISSED))
         levels.append("pass" if alone == 0 or chance >= _WARN else "warn" if chance >= _FAIL else "fail")
         evidence[name] = {"overturned": total, "missed by many steps": alone, "chance": chance}
-        said.append(f"{name} {total}, {alone} of them missed by many steps (chance {chance:.2g})")
+        if alone:
+            said.append(f"{name} overturns {alone} that these miss")
     # from any image to any other; a random start would be a mistake already, and say nothing of gradients
     free_threat = Threat("l2", math.sqrt(inputs[0].numel())) if threat.norm == "l2" else Threat("linf", 1.0)
     names: tuple[LossName, ...] = ("ce", "margin")
@@ -252,8 +255,10 @@ def _masking(
     standing = int((~(free | many)).sum())
     levels.append("fail" if standing > _MISSED * len(inputs) else "pass")
     evidence["unbounded"] = {"threat": str(free_threat), "still right": standing}
-    said.append(f"{standing} withstand {_STEPS} steps of {free_threat}, where any image can become any other")
+    if standing:
+        said.append(f"{standing} withstand {free_threat}, within which any image can become any other")
+    elif len(said) == 1:
+        said.append("poorer attacks find none that these miss")
     level = max(levels, key=("pass", "warn", "fail").index)
-    rule = f"weak below a chance of {_WARN:g}, misleading below {_FAIL:g} or where over {_MISSED:.0%} withstand"
     verdict = {"pass": "gradients do not mislead", "warn": "gradients may mislead", "fail": "gradients mislead"}[level]
-    return Finding(level, "gradient-masking", f"{verdict}: {'; '.join(said)} ({rule})", evidence)
+    return Finding(level, "gradient-masking", f"{verdict}: {'; '.join(said)}", evidence)

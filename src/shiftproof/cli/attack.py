@@ -95,7 +95,7 @@ def command(
     check_writable(folder)
     answers = assault.run(workers or os.cpu_count() or 1, progress="lines")
     written = assault.write(answers, folder)
-    findings = list(assault.findings())
+    findings = [*assault.findings(), *assault.doubts()]
     if json:
         every = [one.summary() for one in answers]
         notes = [finding.message for finding in findings]
@@ -131,8 +131,10 @@ def _options(changes: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def _show(answers: list[Attacked]) -> None:
+    from shiftproof.perturbations.threat import eps_text
+
     first = answers[0].results
-    header = ["domain", "clean", *(f"eps {result.threat.eps:.4g}" for result in first)]
+    header = ["domain", "clean", *(f"eps {eps_text(result.threat.eps, result.threat.norm)}" for result in first)]
     rows = []
     for one in answers:
         estimates = [one.clean, *(one.accuracy(result) for result in one.results)]

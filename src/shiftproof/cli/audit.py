@@ -74,7 +74,10 @@ def command(
     ] = None,
     require: Annotated[
         list[str] | None,
-        typer.Option("--require", help="Exit 2 unless this holds: certified@0.5>=0.6, clean:sketch>=0.8."),
+        typer.Option(
+            "--require",
+            help="Exit 2 unless the value measured on the target holds: certified@0.5>=0.6, clean:photo>=0.8.",
+        ),
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Stop, with exit 2, if anything about the data is odd.")
@@ -92,9 +95,10 @@ def command(
 ) -> None:
     """Audit a model of yours on your domains: clean, attacked, corrupted and certified, on the same samples.
 
-    The report says what is right, what survives, what is guaranteed, on the domains it was trained on and on the one it
-    is shipped to. The same command continues where it was stopped; a budget is resolved once. Exit 2 if a check of the
-    model or a --require fails.
+    The report says what is right, what survives and what is guaranteed, where it was trained and where it is shipped.
+
+    The same command continues where it was stopped; a budget is resolved once. Sizes of rotations are in radians, the
+    sigma of rotation noise in half turns. Exit 2 if a check of the model or a --require fails.
     """
     import os
 
@@ -194,20 +198,26 @@ def _certifiers(
 
 def _show_plan(planned: Planned, workers: int, json: bool) -> None:
     """What will be measured, on how many samples, and how long that takes."""
-    from shiftproof.probes import PROBES
+    from shiftproof.studies.run import described
 
-    probes = [PROBES.create(choice.name, choice.options) for choice in planned.study.probes]
-    titles = [getattr(probe, "title", PROBES.name_of(probe)) for probe in probes]
     counts = {domain.name: len(domain) for domain in planned.data.measured}
     if json:
-        show_json({"seconds": planned.seconds, "samples": counts, "probes": [repr(probe) for probe in probes]})
+        show_json(
+            {
+                "seconds": planned.seconds,
+                "samples": counts,
+                "probes": [described(choice) for choice in planned.study.probes],
+            }
+        )
         return
     typer.echo(f"samples  {', '.join(f'{name} {count:,}' for name, count in counts.items())}")
-    typer.echo(f"measure  {'; '.join(titles)}")
+    for choice in planned.study.probes:
+        typer.echo(f"measure  {described(choice)}")
     if planned.seconds is None:
         typer.echo(f"continue {planned.folder}")
     else:
-        typer.echo(f"time     about {duration(planned.seconds)} with {workers} workers, by a trial of a moment")
+        typer.echo(f"time     about {duration(planned.seconds)} with --workers {workers}, by a trial of a moment")
+    show_findings(planned.noticed)
 
 
 def _judged(requirements: list[Requirement], run: Run) -> list[Outcome]:

@@ -27,7 +27,7 @@ def command(
     set_: Annotated[list[str] | None, typer.Option("--set", help="An option of the data: data.size=64.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Write a corrupted copy of a data set: the same tree of images, as PNG, to look at or to measure on.
+    """Write a corrupted copy of a data set: the same tree of images, as PNG of 8 bits, to look at or to measure on.
 
     With several corruptions or severities, each has a folder of its own below --out, such as fog-3. Every image has its
     own draw, by seed and name. The same command continues where it was stopped.

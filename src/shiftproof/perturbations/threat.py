@@ -83,7 +83,7 @@ class Threat:
         return f"{self.norm}:{self.eps!r}"
 
     def __str__(self) -> str:
-        return f"{self.norm} {eps_text(self.eps)}"
+        return f"{self.norm} {eps_text(self.eps, self.norm)}"
 
     def project(self, delta: Tensor) -> Tensor:
         """The nearest changes inside the ball (N x ...)."""
@@ -108,6 +108,8 @@ def as_threat(value: object) -> Threat:
         return value
     if isinstance(value, str):
         return Threat.parse(value)
+    if hasattr(value, "parameters"):
+        raise UsageError(f"this attack changes pixels (l2, linf, l1); for {value} use spatial (--attack spatial)")
     raise UsageError(f"the threat is {value!r}; write one as 'linf:8/255' or Threat('linf', 8 / 255)")
 
 
@@ -124,14 +126,14 @@ def parse_eps(text: str) -> float:
         raise UsageError(f"eps is {text!r}; it should be a number such as 0.03, or a fraction such as 8/255") from error
 
 
-def eps_text(eps: float) -> str:
-    """A size as people write it: in 255ths where it is a whole number of them, and no short decimal.
+def eps_text(eps: float, norm: str = "linf") -> str:
+    """A size as people write it: in linf in 255ths, where it is a whole number of them and no short decimal.
 
-    >>> eps_text(8 / 255), eps_text(0.2)
-    ('8/255', '0.2')
+    >>> eps_text(8 / 255), eps_text(0.2), eps_text(8 / 255, "l2")
+    ('8/255', '0.2', '0.0313725')
     """
     short, levels = float(f"{eps:.4g}") == eps, 255 * eps
-    whole = 0 < levels < 255 and abs(levels - round(levels)) < 1e-9
+    whole = norm == "linf" and 0 < levels < 255 and abs(levels - round(levels)) < 1e-9
     return f"{round(levels)}/255" if whole and not short else f"{eps:g}"
 
 

@@ -87,7 +87,9 @@ def _compared(held: Evidence, other: Evidence, name: str, probe: str) -> Iterato
     # finitely many votes can miss a majority that is thin: at the very edge of a radius they prove nothing
     votes = float(other["n"][0] or 1.0) if probe == "attack" else 1.0
     edge = _EDGE / votes**0.5 * float(held["scale"][0]) if held["classifier"][0] == "smoothed" else 0.0
-    safe: NDArray[np.bool_] = (radius > eps * (1 + _SLACK) + edge) & held["correct"].astype(bool)[mine]
+    right_there = held["correct"].astype(bool)[mine]
+    beyond: NDArray[np.bool_] = (radius > eps * (1 + _SLACK)) & right_there
+    safe: NDArray[np.bool_] = (radius > eps * (1 + _SLACK) + edge) & right_there
     right = other["correct"].astype(bool)[theirs]
     what = "as they are" if probe == "clean" else f"under an attack of {other['norm'][0]} {eps:g}"
     if _same_classifier(held, other):
@@ -102,11 +104,15 @@ def _compared(held: Evidence, other: Evidence, name: str, probe: str) -> Iterato
             level: Literal["warn", "fail"] = "fail" if broken.sum() > expected else "warn"
             yield Finding(level, "sandwich-broken", message, {"samples": int(broken.sum())})
         else:
-            message = f"{name}, {title}: all {int(safe.sum())} samples certified beyond {eps:g} are right {what}"
+            near = int(beyond.sum() - safe.sum())
+            edge_text = f" ({near} more are too near the edge for so few votes)" if near else ""
+            message = (
+                f"{name}, {title}: all {int(safe.sum())} samples certified beyond {eps:g} are right {what}{edge_text}"
+            )
             yield Finding("pass", "sandwich-holds", message, {"samples": int(safe.sum())})
     elif probe == "attack":
         message = (
-            f"{name}, {title}: {safe.mean():.1%} certified beyond {eps:g} ({held['classifier'][0]} classifier), "
+            f"{name}, {title}: {beyond.mean():.1%} certified beyond {eps:g} ({held['classifier'][0]} classifier), "
             f"{right.mean():.1%} right {what} ({other['classifier'][0]} classifier): no order is claimed"
         )
         yield Finding("pass", "sandwich-other-classifier", message)

@@ -47,17 +47,21 @@ def _finding(row: Row, table: Table, labels: Mapping[str, Mapping[str, int]]) ->
 
 
 def constant_findings(evidence: Evidence) -> Iterator[Finding]:
-    """One warning a model and setting that gives one answer to all samples: what holds of it says nothing."""
+    """One warning a model, setting and domain with one answer to all samples: what holds of it there says nothing."""
     for probe, title in (("clean", "the model"), ("certify", "the certified classifier")):
         rows = evidence.where(probe=probe)
         for model in rows.distinct("model"):
             for setting in rows.where(model=model).distinct("setting"):
                 part = rows.where(model=model, setting=setting)
-                answers = set(part["prediction"].tolist()) - {-1}
-                if len(answers) == 1 and len(set(part["label"].tolist())) > 1:
-                    which = f" ({part['title'][0]})" if probe == "certify" else ""
-                    message = f"{model}: {title}{which} gives one answer to every sample, and is robust in that alone"
-                    yield Finding("warn", "constant-answer", message)
+                which = f" ({part['title'][0]})" if probe == "certify" else ""
+                constant = [domain for domain in part.distinct("domain") if _is_constant(part.where(domain=domain))]
+                if constant:
+                    message = f"{model}: {title}{which} gives one answer to every sample of {', '.join(constant)}"
+                    yield Finding("warn", "constant-answer", f"{message}, and is robust there in that alone")
+
+
+def _is_constant(rows: Evidence) -> bool:
+    return len(set(rows["prediction"].tolist()) - {-1}) == 1 and len(set(rows["label"].tolist())) > 1
 
 
 def unsound_findings(evidence: Evidence) -> Iterator[Finding]:

@@ -39,8 +39,8 @@ class Matrix:
 
     def chart(self, role: str) -> dict[str, Any]:
         """A Vega-Lite heat map of one role."""
-        columns = [eps_text(size) for size in self.sizes]
-        cells = [(model, eps_text(size), value) for (model, size), value in self.values[role].items()]
+        columns = [eps_text(size, self.norm) for size in self.sizes]
+        cells = [(model, eps_text(size, self.norm), value) for (model, size), value in self.values[role].items()]
         title = "sources (mean)" if role == "sources" else "unseen domain"
         return heat_map(cells, rows=self.models, columns=columns, title=title, x=f"attacked within {self.norm}")
 

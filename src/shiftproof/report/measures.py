@@ -157,7 +157,7 @@ def _certified(rows: Evidence, model: str, attacked: Sequence[Measure]) -> Itera
         matching = [one.size for one in attacked if one.size and (one.norm, one.units) == (first.norm, first.units)]
         # at the sizes of attacks in the same norm, so that the two stand side by side
         for radius in dict.fromkeys([0.0, *(matching or [first.scale])]):
-            within = f"{first.norm} {eps_text(radius)}" if radius else "any radius"
+            within = f"{first.norm} {eps_text(radius, first.norm)}" if radius else "any radius"
             yield Measure(
                 model,
                 "certified",

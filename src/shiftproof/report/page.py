@@ -90,8 +90,12 @@ class Report:
 
     @cached_property
     def verdict(self) -> list[str]:
-        """What was measured and guaranteed, in plain words."""
-        return verdict_of(self.evidence, self.sources, self.target, self.seed)
+        """What was measured and guaranteed, in plain words; first of all whether it can be trusted."""
+        said = verdict_of(self.evidence, self.sources, self.target, self.seed)
+        failed = [*self.notes, *sandwich_summary(self.evidence)]
+        codes = list(dict.fromkeys(one.code for one in failed if one.level == "fail"))
+        doubt = f"What follows can't be trusted as it stands, because checks failed: {', '.join(codes)}."
+        return [doubt, *said] if codes and said else said
 
     @cached_property
     def series(self) -> list[Series]:
@@ -103,7 +107,8 @@ class Report:
         guaranteed = certificate_findings(self.series, self.sources, self.target, self.seed)
         unsound, carried = unsound_findings(self.evidence), counterfactual_findings(self.evidence)
         ordered = [*constant_findings(self.evidence), *sandwich_summary(self.evidence)]
-        return [*shift_findings(table, self.labels), *guaranteed, *unsound, *carried, *ordered, *self.notes]
+        every = [*shift_findings(table, self.labels), *guaranteed, *unsound, *carried, *ordered, *self.notes]
+        return sorted(every, key=lambda one: ("fail", "warn", "pass").index(one.level))
 
 
 def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:

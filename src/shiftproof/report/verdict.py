@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -34,7 +35,8 @@ def verdict_of(evidence: Evidence, sources: Sequence[str], target: str | None, s
     """A few sentences for each model; nothing where only accuracy was measured."""
     found = []
     for model in evidence.distinct("model"):
-        measures = measures_of(evidence.where(model=model), model)
+        places = {*sources, *([target] if target else [])}
+        measures = [one for one in measures_of(evidence.where(model=model), model) if places <= set(one.samples)]
         if any(one.kind != "clean" for one in measures):
             prefix = f"{model}: " if len(evidence.distinct("model")) > 1 else ""
             found.append(prefix + " ".join(_sentences(evidence.where(model=model), measures, sources, target, seed)))
@@ -60,7 +62,16 @@ def _sentences(
         yield f"{sentence}."
         if target is not None:
             yield from _compared(shown, sources, target, seed)
+    yield from _constant(evidence.where(probe="clean"), there)
     yield from _corruption(evidence, there, where)
+
+
+def _constant(clean: Evidence, there: Sequence[str]) -> Iterator[str]:
+    """Where the model says the same to everything, all of the above is said of a constant."""
+    for domain in there:
+        rows = clean.where(domain=domain)
+        if len(rows) and len(set(rows["prediction"].tolist())) == 1 and len(set(rows["label"].tolist())) > 1:
+            yield f"On {domain} it gives one and the same answer to all {len(rows)} samples."
 
 
 def _of(classifier: str, noise: str, measures: Sequence[Measure]) -> list[_Shown]:
@@ -89,7 +100,9 @@ def _middle(measures: Sequence[Measure]) -> list[Measure]:
 
 
 def _size(one: Measure) -> str:
-    return f"{one.norm} {eps_text(one.size)}"
+    if one.norm == "angle":
+        return f"a rotation of {one.size:.3g} radians ({math.degrees(one.size):.0f} degrees)"
+    return f"{one.norm} {eps_text(one.size, one.norm)}"
 
 
 def _percent(one: _Shown, sources: Sequence[str]) -> str:

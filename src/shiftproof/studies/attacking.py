@@ -15,14 +15,18 @@ from torch import nn
 
 from shiftproof.attacks import Attack, AttackResult, attack
 from shiftproof.attacks.attack import as_victim, check_eps, check_victim
+from shiftproof.attacks.validity import validity_findings
 from shiftproof.errors import DataError, UsageError
 from shiftproof.evidence import metrics
 from shiftproof.execution import Mode, read_json, write_atomically, write_json
 from shiftproof.models.files import fingerprint
+from shiftproof.perturbations import Threat
 from shiftproof.perturbations.noise import Noise, label
 from shiftproof.report.chart import PALETTE, chart_png, chart_svg
 from shiftproof.studies.certifying import Place
 from shiftproof.types import Estimate, Finding
+
+_EXAMINED = 24
 
 __all__ = ["Assault", "Attacked", "attacked_chart", "attacked_csv", "median_distance"]
 
@@ -113,6 +117,15 @@ class Assault:
                 if finding.message not in said:
                     yield finding
                 said.add(finding.message)
+
+    def doubts(self) -> Iterator[Finding]:
+        """Why gradients of the model can't be trusted, by a few samples; nothing if they can, or if none are used."""
+        threat, domain = self.attack.threat, self.where[0].domain
+        if not isinstance(threat, Threat) or self.smoothed is not None:
+            return
+        few = domain.subset(np.unique(np.linspace(0, len(domain) - 1, _EXAMINED, dtype=np.int64)))
+        found = validity_findings(self.model, *few.tensors(), few.ids, threat, seed=self.seed)
+        yield from (one for one in found if one.level != "pass")
 
     def run(self, workers: int = 1, progress: Mode = "auto") -> list[Attacked]:
         """One answer a place; nothing is written."""

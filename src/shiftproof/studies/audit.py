@@ -79,6 +79,8 @@ def audit(
     >>> run = audit(model, sources, target, budget="5m")  # doctest: +SKIP
     >>> run.verdict, run.findings, run.report("report.html")  # doctest: +SKIP
     """
+    if not isinstance(sources, Domains | Domain) or not (target is None or isinstance(target, Domain)):
+        raise UsageError("audit takes domains: sources, target = sp.load_domains(...).leave_out('sketch')")
     known = sources if isinstance(sources, Domains) else Domains(sources.name, [sources])
     subject = Subject(model, known, target, name)
     # in eval mode for this, and as it was after it

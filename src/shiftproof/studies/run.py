@@ -19,12 +19,12 @@ from shiftproof.studies.files import validated
 from shiftproof.studies.schema import Choice, Study
 from shiftproof.types import Finding
 
-__all__ = ["FORMAT", "Run", "open_run", "sheet_path"]
+__all__ = ["FORMAT", "Run", "described", "open_run", "sheet_path"]
 
 FORMAT = "shiftproof-run/1"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """What was asked, in which folder, and what was measured."""
 
@@ -32,6 +32,10 @@ class Run:
     study: Study
     record: dict[str, Any]
     evidence: Evidence
+
+    def __repr__(self) -> str:
+        models, domains = ", ".join(self.study.models), ", ".join(map(str, self.evidence.distinct("domain")))
+        return f"Run({self.folder}: {models} on {domains}; {len(self.evidence):,} rows of evidence)"
 
     def report(self, path: Path | str | None = None) -> Path:
         """Write the report as one HTML page, to `path` or into the run's folder; returns where."""
@@ -75,7 +79,7 @@ class Run:
                 f"model {name}": _describe(config, record["selected"][name])
                 for name, config in record["config"]["models"].items()
             },
-            "measured by": "; ".join(_described(choice) for choice in study.probes),
+            "measured by": "; ".join(described(choice) for choice in study.probes),
             "split": record["protocol"]["split"],
             "computed with": f"Python {record['environment']['python']}, {packages}",
             "on": machine,
@@ -121,7 +125,7 @@ def sheet_path(folder: Path, domain: str) -> Path:
     return folder / "figures" / f"samples-{slug(domain)}.png"
 
 
-def _described(choice: Choice) -> str:
+def described(choice: Choice) -> str:
     """A probe with all that it was told: how hard an attack tried, how many votes a certificate has."""
     options = ", ".join(f"{key} {_short(value)}" for key, value in choice.options.items())
     return f"{choice.name} ({options})" if options else choice.name

@@ -45,6 +45,8 @@ SIGMA = 0.25
 THREATS = ("l2:0.5",)
 EXAMINED = 32
 """Samples on which the model is examined before it is attacked."""
+READ_AT_MOST = 30_000
+"""Up to so many images are all read before the audit, beyond that those that are measured."""
 _TIGHT = 1.01
 """A constant up to which margins in a representation say something."""
 
@@ -91,7 +93,10 @@ def check_size(threat: Ball, shape: tuple[int, ...]) -> None:
 def measured_data(subject: Subject, limit: int | None, progress: Mode) -> tuple[StudyData, list[Finding]]:
     """The samples that are measured, without those that can't be read, and what is odd about them."""
     whole = StudyData(subject.sources, subject.target, limit)
-    looked = validate(Domains("measured", whole.measured), progress)
+    every = sum(map(len, whole.domains))
+    # all of it, so that an image of the target that was trained on is found; unless that is too much to read
+    some = Domains("measured", whole.measured) if every > READ_AT_MOST else Domains("all", whole.domains)
+    looked = validate(some, progress)
     data = replace(whole, left_out=looked.unreadable)
     for domain in data.measured:
         if not len(domain):
@@ -99,7 +104,11 @@ def measured_data(subject: Subject, limit: int | None, progress: Mode) -> tuple[
     # classes are a matter of all labels, not of the samples that a limit has chosen
     odd = [one for one in looked.findings if one.code not in ("empty-part", "classes", "class-mismatch")]
     odd += class_findings(Domains("all", data.domains))
-    return data, [replace(one, level="warn") for one in odd if one.level != "pass"]
+    found = [replace(one, level="warn") for one in odd if one.level != "pass"]
+    if every > READ_AT_MOST:
+        message = f"{sum(map(len, some)):,} of {every:,} images were looked at; 'shiftproof validate' reads them all"
+        found.append(Finding("pass", "not-all-read", message))
+    return data, found
 
 
 def oddities(data: StudyData) -> Iterator[Finding]:
