@@ -489,7 +489,9 @@ def test_attacks_are_evidence(tmp_path: Path) -> None:
     assert clean.table.column("eps").null_count == len(clean)
     voted = run.evidence.where(probe="attack", classifier="smoothed")
     assert set(voted["noise"]) == {"gaussian 0.25"}
-    assert len(voted) == len(rows)
+    # a vote is also asked as it is
+    assert set(voted["eps"]) == {0.0, 0.25}
+    assert len(voted) == 2 * len(rows)
     assert run.export()[0].is_file()
     names = SCHEMA.names
     assert names[names.index("radius") + 1 : names.index("radius") + 3] == ["eps", "distance"]
