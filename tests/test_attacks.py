@@ -490,7 +490,7 @@ def test_attacks_are_evidence(tmp_path: Path) -> None:
     voted = run.evidence.where(probe="attack", classifier="smoothed")
     assert set(voted["noise"]) == {"gaussian 0.25"}
     # a vote is also asked as it is
-    assert set(voted["eps"]) == {0.0, 0.25}
+    assert set(voted["eps"]) == {0.0, 0.5}
     assert len(voted) == 2 * len(rows)
     assert run.export()[0].is_file()
     names = SCHEMA.names
