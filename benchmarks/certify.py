@@ -128,7 +128,7 @@ def _raw(prepared: Prepared, case: Case) -> Iterator[int]:
 def _work(case: Case, precision: Precision) -> Work:
     domain = case.domain()
     setting = RandomizedSmoothing(Gaussian(SIGMA), n=case.n, n0=32)
-    sampling = Sampling(Job(case.build(), domain, case.classes, 0, Memory(), precision=precision), (setting,))
+    sampling = Sampling.of(Job(case.build(), domain, case.classes, 0, Memory(), precision=precision), [setting])
     return Work(sampling, [np.arange(len(domain))], {})
 
 

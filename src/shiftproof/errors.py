@@ -8,7 +8,8 @@
     ├── DataError           data that is there but can't be used
     │   └── DataNotFound    data that is not there; says what was looked for, where, and which layout is expected
     ├── ModelError          a model file or module that can't be used
-    │   └── UnknownConstant a layer whose Lipschitz constant is not known; says which
+    │   ├── UnknownConstant a layer whose Lipschitz constant is not known; says which
+    │   └── NotAFunction    a model that gave the same inputs other outputs while it was being certified
     ├── StudyError          a study file that does not validate; says file and line
     ├── TrainingError       training that can't go on
     ├── StorageError        a file that can't be written: unwritable, disk full
@@ -27,6 +28,7 @@ __all__ = [
     "DataError",
     "DataNotFound",
     "ModelError",
+    "NotAFunction",
     "ShiftproofError",
     "StorageError",
     "StudyError",
@@ -75,6 +77,10 @@ class ModelError(ShiftproofError):
 
 class UnknownConstant(ModelError):  # noqa: N818
     """A layer whose Lipschitz constant is not known."""
+
+
+class NotAFunction(ModelError):  # noqa: N818
+    """A model that gave the same inputs other outputs while it was being certified."""
 
 
 class StudyError(ShiftproofError):

@@ -28,6 +28,10 @@ class Memory:
         """Remember a piece."""
         self.done[key] = value
 
+    def discard(self) -> None:
+        """Forget everything."""
+        self.done.clear()
+
 
 @dataclass(frozen=True, eq=False)
 class Job:

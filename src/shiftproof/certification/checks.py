@@ -10,20 +10,20 @@ from shiftproof.domains import Domain
 from shiftproof.errors import DataError, ModelError, UsageError
 from shiftproof.execution import single_threaded
 from shiftproof.models.outputs import logits_of
+from shiftproof.models.reference import Reference, random_inputs
+from shiftproof.models.state import first_change, snapshot
 from shiftproof.rng import torch_generator
 
-__all__ = ["check_classifier", "examples"]
+__all__ = ["check_classifier", "examples", "reference_inputs"]
 
-EXAMPLES = 4
-TOLERANCE = 1e-3
-"""Of logits, relative to the largest: rounding is a thousand times smaller, a changed function far larger."""
+EXAMPLES, COMPARED = 4, 8
 
 
 def check_classifier(model: nn.Module, domain: Domain) -> int:
     """Refuse a model that is not one fixed function of a single input; return how many classes it tells apart.
 
-    A guarantee is about a function. A model in train mode, with dropout, with statistics of the batch, or with a random
-    draw inside is none.
+    A guarantee is about a function. A model in train mode, with dropout, with statistics of the batch, with a random
+    draw inside or with a memory of its calls is none. Outputs are compared relative to what would change an answer.
     """
     if not isinstance(model, nn.Module):
         raise UsageError(f"the model is {type(model).__name__}; it should be a torch.nn.Module that returns logits")
@@ -34,7 +34,7 @@ def check_classifier(model: nn.Module, domain: Domain) -> int:
     for name, layer in model.named_modules():
         if layer.training:
             raise ModelError(f"layer {name!r} ({type(layer).__name__}) is in train mode; call model.eval() first")
-    inputs = examples(domain)
+    inputs = reference_inputs(domain)
     with torch.inference_mode(), single_threaded():
         logits = _logits(model, inputs)
         classes = logits.shape[1]
@@ -42,21 +42,54 @@ def check_classifier(model: nn.Module, domain: Domain) -> int:
             raise ModelError("the model has one class: there is nothing to certify")
         if classes < len(domain.classes):
             raise ModelError(f"the model has {classes} outputs, but the data has {len(domain.classes)} classes")
+        before = snapshot(model)
         if not torch.equal(logits, _logits(model, inputs)):
             raise ModelError("the model is random: the same inputs give other outputs, so that no guarantee can hold")
-        alone = torch.cat([_logits(model, one[None]) for one in inputs])
-        other = torch.cat([_logits(model, torch.stack([one, 1 - one]))[:1] for one in inputs])
-    if _differ(logits, alone) or _differ(logits, other):
+        _check_memory(before, snapshot(model))
+        _check_batches(model, Reference(inputs, logits))
+        if not torch.equal(logits, _logits(model, inputs)):
+            raise ModelError("the model changes: inputs that it has seen before get other outputs than the first time")
+        _check_memory(before, snapshot(model))
+    return int(classes)
+
+
+def _check_memory(before: dict[str, object], after: dict[str, object]) -> None:
+    change = first_change(before, after)
+    if change is not None:
+        raise ModelError(
+            f"the model changes when it is called ({change}), so that it is no fixed function and no guarantee for it "
+            "can hold; take out what counts or remembers"
+        )
+
+
+def _check_batches(model: nn.Module, reference: Reference) -> None:
+    """Every input alone, beside its negative, and at the end of a batch of others."""
+    inputs = reference.inputs
+    others = random_inputs(tuple(inputs.shape[1:]), len(inputs), "other inputs of a batch")
+    ways = [
+        torch.cat([_logits(model, one[None]) for one in inputs]),
+        torch.cat([_logits(model, torch.stack([one, 1 - one]))[:1] for one in inputs]),
+        _logits(model, torch.cat([others, inputs]))[len(others) :],
+    ]
+    if not all(reference.agrees(logits) for logits in ways):
         raise ModelError(
             "the model's output for a sample depends on the other samples in its batch (BatchNorm with the batch's own "
             "statistics?), so that no guarantee for one sample can hold"
         )
-    return int(classes)
 
 
 def examples(domain: Domain) -> Tensor:
     """A few samples of the domain and as many noisy ones: noise is what the model will see."""
-    inputs = domain.take(np.linspace(0, len(domain) - 1, min(EXAMPLES, len(domain)), dtype=np.int64))[0]
+    return _with_noise(domain, EXAMPLES)
+
+
+def reference_inputs(domain: Domain) -> Tensor:
+    """Samples of the domain, noisy ones and gray noise: where a model and its copies are compared."""
+    return torch.cat([_with_noise(domain, COMPARED), random_inputs(domain.shape)])
+
+
+def _with_noise(domain: Domain, count: int) -> Tensor:
+    inputs = domain.take(np.linspace(0, len(domain) - 1, min(count, len(domain)), dtype=np.int64))[0]
     noise = torch.randn(inputs.shape, generator=torch_generator(0, "classifier check"))
     return torch.cat([inputs, inputs + 0.5 * noise])
 
@@ -67,8 +100,3 @@ def _logits(model: nn.Module, inputs: Tensor) -> Tensor:
     if not bool((logits.isfinite() | logits.isneginf()).all() and logits.max(1).values.isfinite().all()):
         raise ModelError("the model returns values that are not numbers (NaN or infinite)")
     return logits.float().cpu()
-
-
-def _differ(one: Tensor, other: Tensor) -> bool:
-    scale = max(1.0, float(one[one.isfinite()].abs().max()))
-    return not bool(((one - other).abs() <= TOLERANCE * scale).logical_or(one == other).all())

@@ -12,12 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.certification.certifier import Job, Memory
+from shiftproof.certification.checks import reference_inputs
 from shiftproof.certification.head import Head
 from shiftproof.certification.ranks import order_radius, smallest_rank
 from shiftproof.certification.sampling.bank import CHOOSING, COUNTING, blocks, draw_block, off_grid
 from shiftproof.certification.sampling.voting import Voter
-from shiftproof.errors import ModelError
+from shiftproof.errors import ModelError, NotAFunction
 from shiftproof.models.prepare import Prepared, prepare
+from shiftproof.models.reference import Reference
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.types import FloatArray, IntArray
 
@@ -48,8 +50,16 @@ class Sampled:
         ordered = self._drawn(placed, COUNTING, setting.samples).sort(1).values
         distances = off_grid_of(job, np.array(images))
         found = self._order_statistic(ordered, classes, distances)
+        self.check_again()
         for image, winner, k in zip(images, classes.tolist(), found.tolist(), strict=True):
             yield int(image), [winner, k]
+
+    def check_again(self) -> None:
+        """Refuse samples of a model that says other things now, here, than it did before the first one."""
+        if not self.prepared.holds() or not self.reference.holds_for(self._parts[0]):
+            raise NotAFunction(
+                "the model gave other outputs after sampling than before it for the same inputs: it is not a function"
+            )
 
     @cached_property
     def _parts(self) -> tuple[nn.Module, Head]:
@@ -66,10 +76,16 @@ class Sampled:
         return self.head.shape[0]
 
     @cached_property
+    def reference(self) -> Reference:
+        """What the model itself says of a few inputs, asked before anything is sampled."""
+        return Reference.of(self._parts[0], reference_inputs(self.job.domain))
+
+    @cached_property
     def prepared(self) -> Prepared:
         """What is sampled, frozen and made fast."""
-        job = self.job
-        return prepare(self._parts[0], job.domain.shape, precision=job.precision, backend=job.backend)
+        job, body = self.job, self._parts[0]
+        shape, reference = job.domain.shape, self.reference
+        return prepare(body, shape, precision=job.precision, backend=job.backend, reference=reference)
 
     @cached_property
     def voter(self) -> Voter:
@@ -87,7 +103,7 @@ class Sampled:
 
     def __getstate__(self) -> dict[str, Any]:
         job = replace(self.job, record=_Done(self.job.record.done))
-        return {"setting": self.setting, "job": job}
+        return {"setting": self.setting, "job": job, "reference": self.reference}
 
     def _drawn(self, placed: list[Tensor], purpose: str, count: int) -> Tensor:
         """Images x count x dimensions."""

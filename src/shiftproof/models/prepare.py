@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import importlib.util
 import io
 from collections.abc import Callable
@@ -16,9 +15,8 @@ from torch import Tensor, fx, nn
 from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.execution import single_threaded
 from shiftproof.models.lipschitz.freeze import freeze
-from shiftproof.models.outputs import logits_of
+from shiftproof.models.reference import BF16_TOLERANCE, TOLERANCE, Reference, copy_of, random_inputs
 from shiftproof.models.rewrite import Affine, Parts, head_in_f32, rewrite
-from shiftproof.rng import torch_generator
 
 __all__ = ["Backend", "Precision", "Prepared", "check_compute", "prepare"]
 
@@ -27,11 +25,8 @@ Backend = Literal["torch", "openvino"]
 
 ACTIVATION_BYTES = 4 << 20
 SMALLEST_SLICE, LARGEST_SLICE = 16, 512
-EXAMPLES = 8
-TOLERANCE, BF16_TOLERANCE = 1e-3, 0.1
-"""How far logits may be from those of the model as it is, relative to the largest; rounding is far below."""
-_SMALLEST = 1e-3
-"""Logits that are all below are compared as if the largest were this: there, rounding is not far below."""
+_BATCHES = (1, 2, 16, 128, 256)
+"""Sizes of a batch at which a model is tried, besides its slices."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +36,7 @@ class Prepared:
     Where it begins with a dense layer, that is split off: `rest(affine(x))` are the logits too, so that the layer's
     image of noise that many inputs share is computed once. `rest` may then overwrite its input; without `affine` it is
     the whole. `slice_size` inputs at a time keep the activations in the caches; it depends on the model alone.
-    `channels_last` is how images are best stored.
+    `channels_last` is how images are best stored. `reference` is what the model itself says of a few inputs.
     """
 
     rest: Callable[[Tensor], Tensor]
@@ -50,9 +45,18 @@ class Prepared:
     slice_size: int
     channels_last: bool
     description: str
+    reference: Reference
+    tolerance: float = TOLERANCE
 
     def __call__(self, inputs: Tensor) -> Tensor:
         return self.rest(inputs if self.first is None else self.first(inputs))
+
+    def holds(self) -> bool:
+        """Whether this copy still says of the reference's inputs what the model itself said of them."""
+        inputs = self.reference.inputs.clone()
+        with torch.inference_mode(), single_threaded():
+            logits = self(inputs.contiguous(memory_format=torch.channels_last) if self.channels_last else inputs)
+        return self.reference.agrees(logits, self.tolerance)
 
 
 def prepare(
@@ -61,27 +65,23 @@ def prepare(
     *,
     precision: Precision = "f32",
     backend: Backend = "torch",
+    reference: Reference | None = None,
 ) -> Prepared:
     """Freeze, fold, lay out and split a copy of `model` for inputs of `shape`; the model itself is not touched.
 
     BatchNorm behind a convolution is folded into it, ReLU overwrites what nobody else reads, images are stored with
-    their channels last, and a dense first layer is split off. A model that can't be traced is only frozen.
-    In bf16 the layers between a first and a last dense one compute in bfloat16; noise is added before that.
+    their channels last, and a dense first layer is split off. Each of these is compared with the `reference`, what the
+    model itself says of a few inputs, and is left out if it says anything else. A model that can't be traced is only
+    frozen. In bf16 the layers between a first and a last dense one compute in bfloat16; noise is added before that.
     """
     check_compute(precision, backend)
-    frozen = freeze(copy.deepcopy(model).to("cpu", torch.float32).eval(), shape)
-    for parameter in frozen.parameters():
-        parameter.requires_grad = False
-    noise = torch.randn(EXAMPLES, *shape, generator=torch_generator(0, "prepared model"))
-    example = 0.5 + 0.25 * noise
+    tolerance = TOLERANCE if precision == "f32" else BF16_TOLERANCE
     with torch.inference_mode(), single_threaded():
-        expected = logits_of(frozen, example)
-        parts = rewrite(frozen, shape, in_place=backend == "torch")
-        # what a rewrite got wrong (hooks, draws or branches that tracing has frozen) is not used
-        if parts is None or not _agrees(parts, example, expected, TOLERANCE):
-            parts = Parts(frozen)
-        hidden = example if parts.affine is None else parts.affine(example)
-        largest = _largest_activation(parts.rest, hidden)
+        if reference is None:
+            reference = Reference.of(model, random_inputs(shape))
+        parts = _equal_parts(model, shape, reference, in_place=backend == "torch")
+        hidden = reference.inputs.clone() if parts.affine is None else parts.affine(reference.inputs)
+        largest = _largest_activation(parts.rest, hidden.clone())
         fitting = max(1, ACTIVATION_BYTES // (4 * largest))
         slice_size = min(max(1 << (fitting.bit_length() - 1), SMALLEST_SLICE), LARGEST_SLICE)
         if backend == "openvino":
@@ -92,49 +92,94 @@ def prepare(
             last = False
         else:
             run, version = _in_torch(parts.rest, precision), f"torch {torch.__version__.split('+')[0]}"
-            last = parts.affine is None and hidden.ndim == 4 and _takes_channels_last(parts.rest, run, hidden)
+            last = parts.affine is None and hidden.ndim == 4
+            if last and not _takes_channels_last(run, hidden, reference, tolerance):
+                parts.rest.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+                last = False
         description = ", ".join([precision, *parts.steps, version])
-        prepared = Prepared(run, parts.affine, parts.first, slice_size, last, description)
-        whole_slice = example.repeat(-(-slice_size // EXAMPLES), *[1] * len(shape))[:slice_size]
-        wanted = expected.repeat(-(-slice_size // EXAMPLES), 1)[:slice_size]
-        if not _agrees(prepared, whole_slice, wanted, TOLERANCE if precision == "f32" else BF16_TOLERANCE):
-            raise ModelError(
-                f"the model gives other outputs for {slice_size} inputs at a time ({description}) than for {EXAMPLES}: "
-                "it depends on its batch, or does not bear this precision"
-            )
+        prepared = Prepared(run, parts.affine, parts.first, slice_size, last, description, reference, tolerance)
+        _check_batches(prepared)
     return prepared
 
 
-def _agrees(parts: Parts | Prepared, example: Tensor, expected: Tensor, tolerance: float) -> bool:
-    """Whether both ways through a rewritten model give the logits of the model as it is, but for rounding."""
-    ways = [example if parts.first is None else parts.first(example)]
-    ways += [] if parts.affine is None else [parts.affine(example)]
-    if isinstance(parts, Prepared) and parts.channels_last:
-        ways = [ways[0].contiguous(memory_format=torch.channels_last)]
-    scale = max(_SMALLEST, float(expected[expected.isfinite()].abs().max()))
-    for hidden in ways:
-        try:
-            # fx prints where a traced model failed; that it did is all we want to know
-            with contextlib.redirect_stderr(io.StringIO()):
-                logits = parts.rest(hidden.clone(memory_format=torch.preserve_format))
-        except Exception:  # noqa: BLE001
-            return False
-        if not isinstance(logits, Tensor) or logits.shape != expected.shape:
-            return False
-        if not bool(((logits - expected).abs() <= tolerance * scale).logical_or(logits == expected).all()):
-            return False
-    return True
+def _equal_parts(model: nn.Module, shape: tuple[int, ...], reference: Reference, *, in_place: bool) -> Parts:
+    """The fastest form of the model that says what the model itself says; at the least a copy of it."""
+    plain = copy_of(model)
+    stored = freeze(copy_of(model), shape)
+    for parameter in [*plain.parameters(), *stored.parameters()]:
+        parameter.requires_grad = False
+    # what a rewrite got wrong (hooks, draws or branches that tracing has frozen, numbers it has rounded) is not used
+    for parts in (
+        rewrite(stored, shape, in_place=in_place),
+        rewrite(stored, shape, in_place=in_place, split=False),
+        Parts(stored),
+    ):
+        if parts is not None and _agrees(parts, reference):
+            return parts
+    try:
+        logits = plain(reference.inputs.clone())
+    except Exception as error:
+        raise ModelError(f"a copy of the model fails where the model does not: {_reason(error)}") from error
+    if not reference.agrees(logits):
+        raise ModelError(
+            "a copy of the model says other things than the model itself: it is no fixed function of its input"
+        )
+    return Parts(plain)
 
 
-def _takes_channels_last(rest: nn.Module, run: Callable[[Tensor], Tensor], hidden: Tensor) -> bool:
-    """Whether the model bears images with their channels last; one that views them as rows does not."""
+def _agrees(parts: Parts, reference: Reference) -> bool:
+    """Whether both ways through a rewritten model give the outputs of the model itself, but for rounding."""
+    ways = [reference.inputs.clone() if parts.first is None else parts.first(reference.inputs.clone())]
+    ways += [] if parts.affine is None else [parts.affine(reference.inputs)]
+    try:
+        # fx prints where a traced model failed; that it did is all we want to know
+        with contextlib.redirect_stderr(io.StringIO()):
+            # bits of a sum in another order are all that a rewrite may change
+            return all(reference.agrees(parts.rest(hidden), strictly=True) for hidden in ways)
+    except Exception:  # noqa: BLE001  (a rewrite that can't run is not used; the model itself is tried after it)
+        return False
+
+
+def _check_batches(prepared: Prepared) -> None:
+    """Refuse a model whose answer for an input depends on how many or which others come with it."""
+    reference, size = prepared.reference, prepared.slice_size
+    shape = tuple(reference.inputs.shape[1:])
+    for count in sorted({*(batch for batch in _BATCHES if batch < size), size}):
+        for turn in (0, 1):
+            # each example stands somewhere else, among inputs that were never seen before
+            others = random_inputs(shape, count, "batch", count, turn)
+            rows = torch.arange(min(count, len(reference.inputs)))
+            places = rows if turn == 0 else count - 1 - rows
+            others[places] = reference.inputs[rows]
+            if prepared.channels_last:
+                others = others.contiguous(memory_format=torch.channels_last)
+            try:
+                logits = prepared(others)
+            except Exception as error:
+                raise ModelError(
+                    f"the model fails on {count} inputs at a time ({prepared.description}): {_reason(error)}"
+                ) from error
+            if not reference.subset(rows).agrees(logits[places], prepared.tolerance):
+                raise ModelError(
+                    f"the model gives other outputs for {count} inputs at a time ({prepared.description}) than for "
+                    f"{len(reference.inputs)}: it depends on its batch, or does not bear this precision"
+                )
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}".rstrip(": ")
+
+
+def _takes_channels_last(
+    run: Callable[[Tensor], Tensor], hidden: Tensor, reference: Reference, tolerance: float
+) -> bool:
+    """Whether the model says the same of images with their channels last; one that views them as rows fails."""
     try:
         with contextlib.redirect_stderr(io.StringIO()):
-            run(hidden.contiguous(memory_format=torch.channels_last))
+            logits = run(hidden.contiguous(memory_format=torch.channels_last))
     except RuntimeError:
-        rest.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
         return False
-    return True
+    return reference.agrees(logits, tolerance, strictly=tolerance == TOLERANCE)
 
 
 def check_compute(precision: str, backend: str) -> None:

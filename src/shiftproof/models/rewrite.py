@@ -43,15 +43,16 @@ class Parts:
     steps: tuple[str, ...] = ()
 
 
-def rewrite(frozen: nn.Module, shape: tuple[int, ...], *, in_place: bool) -> Parts | None:
-    """The model with layers folded, split off and in place, or None if it can't be traced."""
+def rewrite(frozen: nn.Module, shape: tuple[int, ...], *, in_place: bool, split: bool = True) -> Parts | None:
+    """The model with layers folded, in place and, with `split`, split off; None if it can't be traced."""
     try:
         traced = fx.GraphModule(frozen, _Tracer().trace(frozen))
         parts = Parts(traced)
         folded = _fold_batchnorm(traced)
         parts.steps += (f"{folded} BatchNorm folded",) if folded else ()
-        parts.affine, parts.first = _split_first_layer(traced, shape)
-        parts.steps += ("first layer split off",) if parts.affine is not None else ()
+        if split:
+            parts.affine, parts.first = _split_first_layer(traced, shape)
+            parts.steps += ("first layer split off",) if parts.affine is not None else ()
         if in_place:
             _relu_in_place(traced)
     except Exception:  # noqa: BLE001  (control flow that depends on values, or anything else a user's forward may do)

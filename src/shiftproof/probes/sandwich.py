@@ -33,13 +33,13 @@ def sandwich_summary(evidence: Evidence) -> list[Finding]:
     held = [one for one in every if one.code == "sandwich-holds"]
     if broken or not held:
         return broken
-    doubted = sum(one.evidence["samples"] for one in held)
+    doubted = sum(one.evidence["samples"] for one in held if one.evidence["eps"] > 0)
     if not doubted:
-        message = (
-            "no certificate reaches beyond the attacks on its classifier, so that none of them was put to the test"
-        )
+        message = "no certificate reaches beyond an attack on its classifier, so that none of them was put to the test"
         return [Finding("warn", "sandwich-untested", message)]
-    message = f"certified <= attacked <= clean: {doubted:,} times a sample was measured within its radius, always right"
+    message = (
+        f"certified <= attacked <= clean: {doubted:,} times a sample was attacked within its radius, and was right"
+    )
     return [Finding("pass", "sandwich-holds", message)]
 
 
@@ -109,7 +109,7 @@ def _compared(held: Evidence, other: Evidence, name: str, probe: str) -> Iterato
             message = (
                 f"{name}, {title}: all {int(safe.sum())} samples certified beyond {eps:g} are right {what}{edge_text}"
             )
-            yield Finding("pass", "sandwich-holds", message, {"samples": int(safe.sum())})
+            yield Finding("pass", "sandwich-holds", message, {"samples": int(safe.sum()), "eps": eps})
     elif probe == "attack":
         message = (
             f"{name}, {title}: {beyond.mean():.1%} certified beyond {eps:g} ({held['classifier'][0]} classifier), "

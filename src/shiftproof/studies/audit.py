@@ -200,6 +200,9 @@ def plan_audit(
         if plan.limit != limit:
             data, read = measured_data(subject, plan.limit, "off")
         noticed += [*unable, *unreachable(study, wanted.threats, len(subject.sources.classes))]
+        if available is not None and plan.seconds > available:
+            message = f"the least that says anything takes about {plan.seconds:.0f} s, more than the budget of {budget}"
+            noticed.append(Finding("warn", "over-budget", message))
     return Planned(subject, folder, study, data, wanted.threats, asked, [*read, *noticed], seconds)
 
 
@@ -215,7 +218,6 @@ def _asked(subject: Subject, wanted: Wanted, limit: int | None, budget: str | No
         "certifiers": list(wanted.certifiers),
         "corruptions": list(wanted.corruptions),
         "severities": None if wanted.severities is None else list(wanted.severities),
-        "constants": wanted.constants,
         "also": list(wanted.also),
         "limit": limit,
         "budget": budget,

@@ -64,7 +64,6 @@ class Wanted:
     certifiers: tuple[dict[str, Any], ...]
     corruptions: tuple[str, ...]
     severities: tuple[int, ...] | None = None
-    constants: str = "auto"
     also: tuple[str, ...] = ()
 
     def probes(self, effort: Effort) -> list[dict[str, Any]]:
@@ -75,8 +74,7 @@ class Wanted:
             found += [_on_smoothed(threat, noise, effort) for threat in self.threats if _speaks_of(noise, threat)]
         if self.corruptions:
             severities = list(self.severities or effort.severities)
-            kinds = {"corruptions": list(self.corruptions), "severities": severities, "constants": self.constants}
-            found.append({"name": "corrupt", **kinds})
+            found.append({"name": "corrupt", "corruptions": list(self.corruptions), "severities": severities})
         found += [{"name": name, **self._usual(name)} for name in self.also]
         return found + [{"name": "certify", "certifier": _with_votes(one, effort)} for one in self.certifiers]
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from shiftproof.certification.certificates import Certificates, certified_rows
 from shiftproof.certification.certifier import Job, Memory
+from shiftproof.certification.checks import reference_inputs
 from shiftproof.certification.facts import facts_of
 from shiftproof.certification.sampling.bank import CHOOSING, COUNTING, Block, blocks, draw_block, off_grid
 from shiftproof.certification.sampling.tally import Choice, Tally, choose_classes
@@ -21,9 +22,10 @@ from shiftproof.certification.sampling.voting import Voter
 from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.certification.wording import smoothing_guarantee
 from shiftproof.domains import Domain
-from shiftproof.errors import UsageError
+from shiftproof.errors import NotAFunction, UsageError
 from shiftproof.execution import pickled, progress_bar, run_shards, single_threaded
 from shiftproof.models.prepare import Prepared, prepare
+from shiftproof.models.reference import Reference
 from shiftproof.perturbations.noise import Noise
 from shiftproof.types import FloatArray, IntArray
 
@@ -53,7 +55,7 @@ def sample(
     if len({(setting.noise.law, setting.noise.size(job.domain.shape)) for setting in settings}) > 1:
         raise UsageError("settings of one job share their noise: give them the same kind of noise, with any sigma")
     began = time.perf_counter()
-    sampling = Sampling(job, tuple(settings), None if models is None else tuple(models), choice)
+    sampling = Sampling.of(job, settings, models, choice)
     shards = sampling.shards()
     work = Work(sampling, shards, dict(job.record.done))
     total = len(job.domain) * sum(setting.n0 + setting.n for setting in settings)
@@ -66,17 +68,23 @@ def sample(
         tallies[number].restore(image, state)
     finished = sum(len(tally.settle(np.arange(len(job.domain)), job.domain.labels)) for tally in tallies)
     spent, images = 0, f"{len(job.domain) * len(settings):,} images"
-    with progress_bar(job.label, total, job.progress, sum(tally.spent() for tally in tallies)) as bar:
-        for _, (key, state, votes) in run_shards(work, range(len(shards)), job.workers, seconds=seconds):
-            if state is None:
-                finished += 1
-            else:
-                job.record.append(key, state)
-                number, image = _place(key)
-                tallies[number].restore(image, state)
-                spent += votes
-            pace = spent / max(time.perf_counter() - began, 1e-9)
-            bar.advance(votes, f"{finished:,}/{images}, {pace:,.0f} passes/s")
+    try:
+        with progress_bar(job.label, total, job.progress, sum(tally.spent() for tally in tallies)) as bar:
+            for _, (key, state, votes) in run_shards(work, range(len(shards)), job.workers, seconds=seconds):
+                if state is None:
+                    finished += 1
+                else:
+                    job.record.append(key, state)
+                    number, image = _place(key)
+                    tallies[number].restore(image, state)
+                    spent += votes
+                pace = spent / max(time.perf_counter() - began, 1e-9)
+                bar.advance(votes, f"{finished:,}/{images}, {pace:,.0f} passes/s")
+        sampling.check_again()
+    except NotAFunction:
+        # its votes are those of several functions, and must not be continued
+        job.record.discard()
+        raise
     seconds = time.perf_counter() - began
     return [_certificates(sampling, number, tally, seconds) for number, tally in enumerate(tallies)]
 
@@ -87,15 +95,45 @@ class Sampling:
 
     job: Job
     settings: tuple[RandomizedSmoothing, ...]
-    models: tuple[nn.Module, ...] | None = None
+    models: tuple[nn.Module, ...]
+    references: tuple[Reference, ...]
     choice: Choice | None = None
+
+    @classmethod
+    def of(
+        cls,
+        job: Job,
+        settings: Sequence[RandomizedSmoothing],
+        models: Sequence[nn.Module] | None = None,
+        choice: Choice | None = None,
+    ) -> Sampling:
+        """The job's model for all settings, or one model each; asked now what every process has to hear from it."""
+        different = [job.model] if models is None else list(models)
+        inputs = reference_inputs(job.domain)
+        with single_threaded():
+            references = [Reference.of(one, inputs) for one in different]
+        return cls(job, tuple(settings), tuple(different), tuple(references), choice)
 
     @cached_property
     def prepared(self) -> tuple[Prepared, ...]:
         """The model of each setting, frozen and made fast."""
-        job, models = self.job, self.models or (self.job.model,)
-        ready = [prepare(one, job.domain.shape, precision=job.precision, backend=job.backend) for one in models]
-        return tuple(ready if self.models else ready * len(self.settings))
+        job = self.job
+        ready = [
+            prepare(model, job.domain.shape, precision=job.precision, backend=job.backend, reference=reference)
+            for model, reference in zip(self.models, self.references, strict=True)
+        ]
+        return tuple(ready if len(ready) == len(self.settings) else ready * len(self.settings))
+
+    def check_again(self) -> None:
+        """Refuse votes of models that say other things now, here, than they did before the first vote."""
+        with single_threaded():
+            held = all(one.holds() for one in self.prepared)
+            pairs = zip(self.models, self.references, strict=True)
+            if not held or not all(reference.holds_for(model) for model, reference in pairs):
+                raise NotAFunction(
+                    "the model gave other outputs after sampling than before it for the same inputs: it is no fixed "
+                    "function, and its votes are not kept"
+                )
 
     @cached_property
     def voters(self) -> tuple[Voter, ...]:
@@ -121,7 +159,7 @@ class Sampling:
 
     def __getstate__(self) -> dict[str, Any]:
         # what is prepared stays here, and so does the open file of the record
-        kept = {"settings": self.settings, "models": self.models, "choice": self.choice}
+        kept = {name: getattr(self, name) for name in ("settings", "models", "references", "choice")}
         return {"job": replace(self.job, record=Memory()), **kept}
 
 
@@ -166,6 +204,7 @@ class Work:
                         yield f"{number}:{images[place]}", tallies[number].state(place), 0
                     for place in tallies[number].settle(places, labels):
                         yield f"{number}:{images[place]}", None, tallies[number].saved(place)
+        sampling.check_again()
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ TRIAL_IMAGES, TRIAL_SAMPLES, RATE_SECONDS = 32, 256, 1.0
 
 def estimate_sampling(job: Job, setting: RandomizedSmoothing) -> Cost:
     """For all `n` samples a matter of speed; with a stopping rule, votes of a trial say how soon images stop."""
-    rate = measure_rate(Sampling(job, (setting,)), RATE_SECONDS)
+    rate = measure_rate(Sampling.of(job, [setting]), RATE_SECONDS)
     images = len(job.domain)
     most = images * (setting.n0 + setting.n)
     if not setting.stop.early and not setting.skip_wrong:
@@ -41,7 +41,7 @@ def _mean_passes(job: Job, setting: RandomizedSmoothing) -> float:
     # what was never seen may still happen: half a vote for each
     probabilities = (frequencies + 0.5) / (frequencies + 0.5).sum(1, keepdims=True)
     wrong = (votes.chosen != job.domain.labels[few]) & setting.skip_wrong
-    drawn = _simulated(setting, probabilities, Sampling(trial, (setting,)), job.classes)
+    drawn = _simulated(setting, probabilities, Sampling.of(trial, [setting]), job.classes)
     return float(np.where(wrong, setting.n0, setting.n0 + drawn).mean())
 
 

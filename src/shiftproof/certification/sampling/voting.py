@@ -29,11 +29,13 @@ class Voter:
 
     @cached_property
     def _layer(self) -> ExactLayer | None:
-        """The model's first layer, if noise is added behind it."""
-        if not self.noise.additive or self.prepared.affine is None:
+        """The model's first layer, if noise is added behind it, and if that gives what the layer itself gives."""
+        affine, first = self.prepared.affine, self.prepared.first
+        if not self.noise.additive or affine is None or first is None:
             return None
         grid = grid_of(self.noise)
-        return ExactLayer(self.prepared.affine, grid, most=grid * (1 + LARGEST_DRAW * self.noise.scale))
+        layer = ExactLayer(affine, grid, most=grid * (1 + LARGEST_DRAW * self.noise.scale))
+        return layer if layer.agrees(first, self.prepared.reference.inputs) else None
 
     def place_noise(self, draws: FloatArray) -> Tensor:
         """A block of standard draws, in the form in which all images use it."""
@@ -68,7 +70,7 @@ class Voter:
                     said.append(self.prepared.rest(self._layer.value(piece + image)))
                 else:
                     # both are whole numbers, so that the sum is exact and the product a function of it alone
-                    said.append(self.prepared.rest((piece + image).mul_(1 / grid)))
+                    said.append(self.prepared((piece + image).mul_(1 / grid)))
             return torch.cat(said)[:count]
 
     def votes(self, image: Tensor, noise: Tensor, count: int) -> IntArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -42,7 +43,7 @@ def constants_for(shape: Sequence[int], constants: Constants = "auto") -> Litera
 
 
 @dataclass(frozen=True)
-class Corruption(Checked):
+class Corruption(Checked, ABC):
     """A frozen dataclass of how much nature spoils an image; the result depends on the image and its own draws only."""
 
     severity: Severity
@@ -59,9 +60,9 @@ class Corruption(Checked):
         """How many random words of 32 bits are drawn for one image of this shape (C x H x W)."""
         return 0
 
+    @abstractmethod
     def apply(self, images: Tensor, words: Tensor) -> Tensor:
         """The images (N x C x H x W, float32 in [0, 1]), each with its row of `words` (N x size); not clipped yet."""
-        raise NotImplementedError
 
 
 CORRUPTIONS: Catalogue[Corruption] = Catalogue("corruption", "shiftproof.perturbations.corruptions")
