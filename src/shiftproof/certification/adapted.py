@@ -14,11 +14,13 @@ from pydantic import BeforeValidator
 from scipy.special import ndtri
 from torch import nn
 
+from shiftproof.certification.adapted_promise import AgreementPromise, SelectionPromise
 from shiftproof.certification.calibration import Calibration, CalibrationOption, calibration_images
 from shiftproof.certification.certificates import ABSTAIN, Certificates
 from shiftproof.certification.certifier import CERTIFIERS, Job, Memory
 from shiftproof.certification.promise import Promise
-from shiftproof.certification.several import AgreementPromise, SelectionPromise, Signed, selection_radius, signed
+from shiftproof.certification.rederive import Record, scores_from_votes
+from shiftproof.certification.several import Signed, selection_radius, signed
 from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError, UnknownName, UsageError
@@ -119,10 +121,7 @@ class AdaptedSmoothing:
         choice = partial(joint_choice, one.sigmas) if one._joint else None
         parts = sample(job, one._settings(one.share), models, choice)
         found = one._combined(parts, models, images)
-        if one is self:
-            return found
-        chosen = f" Sigma {one.sigmas[0]:g} was chosen among {', '.join(map(str, self.sigmas))} on calibration images."
-        return replace(found, title=self.title, scale=self.scale, guarantee=found.guarantee + chosen)
+        return replace(found, title=self.title, scale=self.scale, guarantee=found.guarantee + self._chosen(one))
 
     def estimate(self, job: Job) -> Cost:
         """As for smoothing, once a sigma."""
@@ -138,18 +137,35 @@ class AdaptedSmoothing:
         kind = AgreementPromise if self.rule == "agreement" else SelectionPromise
         models = nn.ModuleList(one.models(job.model, images))
         votes = max(1_000, min(self.n, 4_000))
-        return kind(models, one.sigmas, job.seed, votes=votes, precision=job.precision, backend=job.backend)
+        return kind(models, one.sigmas, job.seed, votes=votes)
+
+    def as_recorded(self, certificates: Certificates) -> AdaptedSmoothing:
+        """With the one sigma that certificates say was chosen, where the rule chooses one of several.
+
+        How it was chosen is no part of the guarantee, as long as it was not on the samples that are certified.
+        """
+        recorded = {tuple(json.loads(text)["sigmas"]) for text in certificates.parts}
+        chosen = self.rule == "fixed" and len(recorded) == 1 and recorded <= {(sigma,) for sigma in self.sigmas}
+        return replace(self, sigmas=recorded.pop()) if chosen else self
+
+    def guarantee_of(self, job: Job, certificates: Certificates) -> str:
+        """The sentence that certificates of the job should carry."""
+        images, one = calibration_images(self.calibration, job.calibration), self.as_recorded(certificates)
+        models = one.models(job.model, images)
+        return one._guarantee(images, one._statistics(models)) + self._chosen(one)
 
     def rederive(self, certificates: Certificates) -> FloatArray:
         """The radii that follow from the votes at every sigma."""
         if not len(certificates):
             return np.zeros(0)
-        recorded = {tuple(json.loads(text)["sigmas"]) for text in certificates.parts}
-        chosen = len(recorded) == 1 and self.rule == "fixed" and recorded <= {(sigma,) for sigma in self.sigmas}
-        if not chosen and recorded != {self.sigmas}:
+        one = self.as_recorded(certificates)
+        if {tuple(json.loads(text)["sigmas"]) for text in certificates.parts} != {one.sigmas}:
             return np.zeros(len(certificates))
-        one = replace(self, sigmas=recorded.pop())
-        known = one._signed(certificates, one.share)
+        known = []
+        for sigma, votes in zip(one.sigmas, certificates.ballots, strict=True):
+            count, rival, drawn = votes[:, 1], votes[:, 2], votes[:, 3]
+            record = Record(count, rival, drawn, one.n, one.share, certificates.classes, one.runner_up, False)
+            known.append(Signed(*scores_from_votes(sigma, record), certificates.off_grid))
         return np.maximum(one._answer(certificates.ballots[..., 0], known)[1], 0.0)
 
     def outer_radius(self, certificates: Certificates) -> FloatArray:
@@ -227,7 +243,7 @@ class AdaptedSmoothing:
             for name in ("count", "runner_up", "runner_up_count", "p_lower", "p_upper", "bound")
         }
         details = {key: value for key, value in first.details.items() if key != "prepared"}
-        adapted = {f"{sigma:g}": statistics_hash(model) for sigma, model in zip(self.sigmas, models, strict=True)}
+        adapted = self._statistics(models)
         details |= {"certifier": repr(self), "calibration": repr(images), "statistics": adapted}
         details["n0"] = len(parts) * self.n0
         held = radius > 0
@@ -261,6 +277,16 @@ class AdaptedSmoothing:
             agree = (chosen == chosen[0]).all(0)
             return chosen[0], np.where(agree, radii.min(0), 0.0), best
         return chosen[0], selection_radius(known), best
+
+    def _statistics(self, models: Sequence[nn.Module]) -> dict[str, str]:
+        """A hash of what was adapted, for each sigma."""
+        return {f"{sigma:g}": statistics_hash(model) for sigma, model in zip(self.sigmas, models, strict=True)}
+
+    def _chosen(self, one: AdaptedSmoothing) -> str:
+        """What is said of a sigma that was chosen among several."""
+        if one.sigmas == self.sigmas:
+            return ""
+        return f" Sigma {one.sigmas[0]:g} was chosen among {', '.join(map(str, self.sigmas))} on calibration images."
 
     def _parts(self, parts: Sequence[Certificates]) -> Any:
         votes = np.stack([np.stack([p.chosen, p.count, p.runner_up_count, p.n], 1) for p in parts], 1)

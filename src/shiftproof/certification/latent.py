@@ -9,18 +9,19 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import torch
 from annotated_types import Interval
-from torch import Tensor, nn
 
 from shiftproof.certification.certificates import Certificates, Votes, certified_rows
 from shiftproof.certification.certifier import CERTIFIERS, Job
 from shiftproof.certification.facts import facts_of
+from shiftproof.certification.latent_promise import LatentPromise
 from shiftproof.certification.margins import ROUNDING_WORDS, over_constant, safe_margins, useless
-from shiftproof.certification.promise import ASKING, Mask, Promise, behind, lead_of
+from shiftproof.certification.promise import Promise
 from shiftproof.certification.representations import Parts, check_precision, diameter, encode, linear_parts, one_pass
 from shiftproof.certification.sampling.bank import CHOOSING, COUNTING
 from shiftproof.certification.sampling.budget import Levels, budget
-from shiftproof.errors import UsageError
+from shiftproof.errors import ModelError, UsageError
 from shiftproof.execution import progress_bar
+from shiftproof.models.split import SplitModel
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.perturbations.noise.radii import check_scale
 from shiftproof.rng import numpy_generator
@@ -160,8 +161,14 @@ class LatentSmoothing:
 
     def promise(self, job: Job) -> Promise:
         """The head under noise."""
+        if not isinstance(job.model, SplitModel):
+            raise ModelError("a latent certificate is of a SplitModel(encoder, head)")
+        return LatentPromise(job.model, self.sigma, max(2_000, min(self.n, 20_000)), job.seed)
+
+    def guarantee_of(self, job: Job, certificates: Certificates) -> str:
+        """The sentence that certificates of the job should carry."""
         parts = linear_parts(job.model, job.domain.shape, "l2", needs_split=True)
-        return LatentPromise(job.model, parts, self.sigma, max(2_000, min(self.n, 20_000)), job.seed)
+        return self._guarantee(parts, job.classes == 2)
 
     def rederive(self, certificates: Certificates) -> FloatArray:
         """The radii that follow from the votes; without votes, from the margin."""
@@ -223,46 +230,3 @@ class LatentSmoothing:
             f"the certified one under every change of the input whose l2 norm ({Gaussian.units}) is below the radius, "
             f"with the encoder's constant {parts.constant:.7g}; {how}. {ROUNDING_WORDS}"
         )
-
-
-@dataclass(frozen=True, eq=False)
-class LatentPromise:
-    """A linear head under noise on the representation, to be attacked through the head itself."""
-
-    model: nn.Module
-    parts: Parts
-    sigma: float
-    votes: int
-    seed: int
-
-    classifier: ClassVar[str] = "latent"
-    exact: ClassVar[bool] = False
-    passes: ClassVar[int] = 1
-
-    def scores(self, inputs: Tensor) -> Tensor:
-        """The logits without noise: noise that is symmetric moves no boundary of a linear head."""
-        logits: Tensor = self.model(inputs)
-        return logits
-
-    def answers(self, inputs: Tensor) -> Tensor:
-        """The class with most votes."""
-        return torch.from_numpy(self._counts(inputs).argmax(1))
-
-    def ballots(self, inputs: Tensor) -> IntArray:
-        """The votes, of one smoothed head: 1 x N x classes."""
-        return self._counts(inputs)[None]
-
-    def lead(self, inputs: Tensor, classes: IntArray) -> FloatArray:
-        """In parts of all votes."""
-        return lead_of(self._counts(inputs) / self.votes, classes)
-
-    def refuted(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
-        """Where another class has so many more votes that chance can't have made them."""
-        return behind(self._counts(inputs), classes, level)
-
-    def _counts(self, inputs: Tensor) -> IntArray:
-        assert self.parts.weight is not None
-        with torch.no_grad():
-            logits = self.model(inputs).double().numpy()
-        noise = logit_noise(self.parts.weight, self.sigma, self.votes, numpy_generator(self.seed, ASKING))
-        return latent_votes(logits, noise)

@@ -100,12 +100,16 @@ def margin_certificates(job: Job, parts: Parts, norm: Norm, what: str, certifier
         norm=norm,
         units=Gaussian.units,
         alpha=0.0,
-        guarantee=(
-            f"The classifier itself gives the certified class under every change of the input whose {norm} norm "
-            f"({Gaussian.units}) is below the radius: {what}. Nothing is random. {ROUNDING_WORDS}"
-        ),
+        guarantee=_margin_guarantee(norm, what),
         constant=parts.constant,
         **facts_of(job, certifier, encoded.seconds, rounding=encoded.rounding, passes=len(winner)),
+    )
+
+
+def _margin_guarantee(norm: Norm, what: str) -> str:
+    return (
+        f"The classifier itself gives the certified class under every change of the input whose {norm} norm "
+        f"({Gaussian.units}) is below the radius: {what}. Nothing is random. {ROUNDING_WORDS}"
     )
 
 
@@ -165,8 +169,14 @@ class LatentMargin(_Margin):
     def certify(self, job: Job) -> Certificates:
         """Certificates for every sample of the job's domain."""
         parts = linear_parts(job.model, job.domain.shape, "l2", needs_split=True)
-        what = f"the margin of the linear head over the encoder's constant, {parts.constant:.7g}"
-        return margin_certificates(job, parts, "l2", what, self)
+        return margin_certificates(job, parts, "l2", self._what(parts), self)
+
+    def guarantee_of(self, job: Job, certificates: Certificates) -> str:
+        """The sentence that certificates of the job should carry."""
+        return _margin_guarantee("l2", self._what(linear_parts(job.model, job.domain.shape, "l2", needs_split=True)))
+
+    def _what(self, parts: Parts) -> str:
+        return f"the margin of the linear head over the encoder's constant, {parts.constant:.7g}"
 
 
 @CERTIFIERS.register(
@@ -202,6 +212,12 @@ class LipschitzMargin(_Margin):
     def certify(self, job: Job) -> Certificates:
         """Certificates for every sample of the job's domain."""
         parts = linear_parts(job.model, job.domain.shape, self.norm)
+        return margin_certificates(job, parts, self.norm, self._what(parts), self)
+
+    def guarantee_of(self, job: Job, certificates: Certificates) -> str:
+        """The sentence that certificates of the job should carry."""
+        return _margin_guarantee(self.norm, self._what(linear_parts(job.model, job.domain.shape, self.norm)))
+
+    def _what(self, parts: Parts) -> str:
         before = "" if parts.weight is None else " before the last layer"
-        what = f"the margin over the network's constant{before}, {parts.constant:.7g}"
-        return margin_certificates(job, parts, self.norm, what, self)
+        return f"the margin over the network's constant{before}, {parts.constant:.7g}"

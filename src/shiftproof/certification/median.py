@@ -20,6 +20,7 @@ from shiftproof.certification.median_sampling import Sampled, off_grid_of
 from shiftproof.certification.promise import Promise
 from shiftproof.certification.ranks import order_radius
 from shiftproof.certification.sampling.budget import Levels
+from shiftproof.certification.wording import described_classifier
 from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.execution import progress_bar, run_shards
 from shiftproof.models.split import SplitModel
@@ -170,6 +171,10 @@ class MedianSmoothing:
         """The head over medians."""
         body, head = self.parts(job)
         return MedianPromise(body, head, self.sigma, seed=job.seed)
+
+    def guarantee_of(self, job: Job, certificates: Certificates) -> str:
+        """The sentence that certificates of the job should carry."""
+        return self._guarantee(described_classifier(certificates.guarantee))
 
     def rederive(self, certificates: Certificates) -> FloatArray:
         """The radius of the order statistic that held; whether it held only the samples know."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -10,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from shiftproof.certification.asking import noisy_copies, standard_noise
 from shiftproof.certification.head import Head
 from shiftproof.certification.promise import ASKING, Mask, lead_of
-from shiftproof.certification.sampling.bank import blocks, draw_block, grid_of, on_grid
 from shiftproof.perturbations.noise.gaussian import Gaussian
-from shiftproof.rng import torch_generator
+from shiftproof.rng import numpy_generator, torch_generator
 from shiftproof.statistics import quantile_lower_index
 from shiftproof.types import FloatArray, IntArray
 
@@ -85,16 +86,18 @@ class MedianPromise:
     def _medians(self, inputs: Tensor) -> Tensor:
         return torch.stack([self._sampled(one[None]).median(0).values for one in inputs])
 
+    def representations(self, image: Tensor, draws: FloatArray) -> Tensor:
+        """What the body says of an image (shape) under standard draws (N x size): N x D."""
+        copies = noisy_copies(Gaussian(self.sigma), image, draws)
+        return torch.cat([self.body(part).flatten(1) for part in torch.split(copies, 256)])
+
     def _sampled(self, one: Tensor) -> Tensor:
+        size = one[0].numel()
+        draws = standard_noise("normal", size, self.votes, numpy_generator(self.seed, ASKING, "median", size))
         with torch.no_grad():
-            noise = self._noise(tuple(one.shape[1:]), self.votes, ASKING)
-            return torch.cat([self.body(one + part).flatten(1) for part in torch.split(noise, 256)])
+            return self.representations(one[0], draws)
 
     def _noise(self, shape: tuple[int, ...], count: int, purpose: str) -> Tensor:
-        law = Gaussian(self.sigma)
-        grid = grid_of(law)
-        parts = [
-            on_grid(draw_block(law, shape, block, self.seed, purpose) * self.sigma, grid) / grid
-            for block in blocks(law.size(shape), count)
-        ]
-        return torch.from_numpy(np.concatenate(parts)[:count]).float().view(count, *shape)
+        size = math.prod(shape)
+        draws = standard_noise("normal", size, count, numpy_generator(self.seed, purpose, "median", size))
+        return noisy_copies(Gaussian(self.sigma), torch.zeros(shape), draws)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -12,11 +11,9 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 from torch import Tensor
 
-from shiftproof.attacks.victim import Base, Smoothed, Victim
-from shiftproof.certification.sampling.bank import blocks, draw_block
-from shiftproof.certification.sampling.voting import Voter
-from shiftproof.execution import single_threaded
-from shiftproof.models.prepare import Backend, Precision, Prepared, prepare
+from shiftproof.attacks.victim import Base, Smoothed, Victim, frozen
+from shiftproof.certification.asking import count_votes, standard_noise
+from shiftproof.rng import numpy_generator
 from shiftproof.types import FloatArray, IntArray
 
 __all__ = ["BasePromise", "Mask", "Promise", "SmoothedPromise", "behind", "lead_of"]
@@ -25,6 +22,8 @@ ASKING = "verification"
 """Noise that certifies nothing: it is drawn to find certificates wrong."""
 
 Mask = NDArray[np.bool_]
+
+_NUMBERS = 1 << 24
 
 
 class Promise(Victim, Protocol):
@@ -55,10 +54,7 @@ class BasePromise(Base):
 
 @dataclass(frozen=True, eq=False)
 class SmoothedPromise(Smoothed):
-    """The majority vote under noise, judged by votes that are counted as those of a certificate are."""
-
-    precision: Precision = "f32"
-    backend: Backend = "torch"
+    """The majority vote of the model itself under noise on the grid; nothing that was made for speed is asked."""
 
     def answers(self, inputs: Tensor) -> Tensor:
         """The class with most votes."""
@@ -66,18 +62,24 @@ class SmoothedPromise(Smoothed):
 
     def counts(self, inputs: Tensor, shifts: FloatArray | None = None) -> IntArray:
         """Votes for every class (N x classes) at inputs (N x shape); `shifts` (N x size) are added to the noise."""
-        shape = tuple(inputs.shape[1:])
-        with single_threaded():
-            voter = self._voter(shape)
-            images = [voter.place_image(one[None].cpu()) for one in inputs]
-            votes = np.zeros((len(inputs), voter.classes), np.int64)
-            for block in blocks(self.noise.size(shape), self.votes):
-                noise = voter.place_noise(draw_block(self.noise, shape, block, self.seed, ASKING))
-                count = min(block.stop, self.votes) - block.start
-                for row, image in enumerate(images):
-                    moved = noise if shifts is None else noise + torch.from_numpy(shifts[row]).float()
-                    votes[row] += voter.votes(image, moved, count)
-        return votes
+        size = self.noise.size(tuple(inputs.shape[1:]))
+        with frozen(self.model):
+            return np.stack(
+                [
+                    self._votes_at(image, size, None if shifts is None else shifts[row])
+                    for row, image in enumerate(inputs)
+                ]
+            )
+
+    def _votes_at(self, image: Tensor, size: int, shift: FloatArray | None) -> IntArray:
+        # the same noise for all images, drawn again for each: all of it at once would not fit into memory
+        generator = numpy_generator(self.seed, ASKING, self.noise.law, size)
+        together = max(1, min(self.votes, _NUMBERS // size))
+        votes = []
+        for start in range(0, self.votes, together):
+            draws = standard_noise(self.noise.law, size, min(together, self.votes - start), generator)
+            votes.append(count_votes(self.model, self.noise, image, draws, shift))
+        return np.asarray(np.sum(votes, axis=0))
 
     def ballots(self, inputs: Tensor) -> IntArray:
         """The votes, of one smoothed classifier: 1 x N x classes."""
@@ -90,28 +92,6 @@ class SmoothedPromise(Smoothed):
     def refuted(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
         """Where another class has so many more votes that chance can't have made them."""
         return behind(self.counts(inputs), classes, level)
-
-    def _voter(self, shape: tuple[int, ...]) -> Voter:
-        with torch.no_grad():
-            classes = self.model.to("cpu")(torch.zeros(1, *shape)).shape[1]
-        return Voter(self._prepared[shape], self.noise, shape, int(classes))
-
-    @cached_property
-    def _prepared(self) -> _Prepared:
-        return _Prepared(self)
-
-
-class _Prepared(dict[tuple[int, ...], Prepared]):
-    """Prepared models by shape of input, made when they are first asked for."""
-
-    def __init__(self, promise: SmoothedPromise) -> None:
-        super().__init__()
-        self._promise = promise
-
-    def __missing__(self, shape: tuple[int, ...]) -> Prepared:
-        promise = self._promise
-        self[shape] = prepare(promise.model, shape, precision=promise.precision, backend=promise.backend)
-        return self[shape]
 
 
 def lead_of(scores: FloatArray, classes: IntArray) -> FloatArray:

@@ -1,26 +1,18 @@
-"""What several smoothed classifiers say together: signed radii, the sound rule over them, and how to attack it."""
+"""What several smoothed classifiers say together: signed radii, and the sound rule over them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
-import torch
 from scipy.special import ndtri
-from torch import Tensor, nn
 
-from shiftproof.certification.promise import Mask, SmoothedPromise, behind, lead_of
 from shiftproof.certification.sampling.budget import bounds
 from shiftproof.certification.smoothing import RandomizedSmoothing
-from shiftproof.models.prepare import Backend, Precision
-from shiftproof.perturbations.noise.gaussian import Gaussian
-from shiftproof.statistics import lower_bound, upper_bound
 from shiftproof.types import FloatArray, IntArray
 
-__all__ = ["AgreementPromise", "SelectionPromise", "Signed", "selection_radius", "signed"]
+__all__ = ["Signed", "selection_radius", "signed"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,84 +48,3 @@ def selection_radius(known: Sequence[Signed]) -> FloatArray:
     own = np.max([one.own for one in known], axis=0)
     rival = np.max([one.rival for one in known], axis=0)
     return np.asarray((own - rival) / 2 - known[0].off_grid)
-
-
-@dataclass(frozen=True, eq=False)
-class SelectionPromise:
-    """The class with the largest sigma Phi^-1(p) of several smoothed classifiers, one model a sigma."""
-
-    model: nn.ModuleList
-    sigmas: tuple[float, ...]
-    seed: int = 0
-    samples: int = 8
-    votes: int = 2_000
-    precision: Precision = "f32"
-    backend: Backend = "torch"
-
-    classifier: ClassVar[str] = "adapted"
-    exact: ClassVar[bool] = False
-
-    @property
-    def passes(self) -> int:
-        """One for each noisy copy and sigma."""
-        return self.samples * len(self.sigmas)
-
-    @cached_property
-    def members(self) -> list[SmoothedPromise]:
-        """The smoothed classifiers."""
-        pairs = zip(self.model, self.sigmas, strict=True)
-        how = (self.samples, self.votes, self.seed, self.precision, self.backend)
-        return [SmoothedPromise(one, Gaussian(sigma), *how) for one, sigma in pairs]
-
-    def scores(self, inputs: Tensor) -> Tensor:
-        """The largest sigma Phi^-1 of the mean probability."""
-        parts = []
-        for member, sigma in zip(self.members, self.sigmas, strict=True):
-            share = member.scores(inputs).exp().clamp(1e-6, 1 - 1e-6)
-            parts.append(sigma * torch.special.ndtri(share))
-        return torch.stack(parts).amax(0)
-
-    def answers(self, inputs: Tensor) -> Tensor:
-        """The class that leads."""
-        return torch.from_numpy(self._measured(inputs).argmax(1))
-
-    def lead(self, inputs: Tensor, classes: IntArray) -> FloatArray:
-        """In units of the input."""
-        return lead_of(self._measured(inputs), classes)
-
-    def refuted(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
-        """Where even the upper bound of the class's score is below the lower bound of another's."""
-        counts = self.ballots(inputs)
-        share = level / (2 * counts.shape[0] * counts.shape[2])
-        scale = np.asarray(self.sigmas)[:, None, None]
-        high = (scale * ndtri(upper_bound(counts, self.votes, share))).max(0)
-        low = (scale * ndtri(lower_bound(counts, self.votes, share))).max(0)
-        rows = np.arange(len(classes))
-        own = high[rows, classes]
-        low[rows, classes] = -np.inf
-        mask: Mask = own < low.max(1)
-        return mask
-
-    def ballots(self, inputs: Tensor) -> IntArray:
-        """The votes of every smoothed classifier: sigmas x N x classes."""
-        return np.stack([member.counts(inputs) for member in self.members])
-
-    def _measured(self, inputs: Tensor) -> FloatArray:
-        counts = self.ballots(inputs)
-        share = (counts + 0.5) / (self.votes + 1)
-        best: FloatArray = (np.asarray(self.sigmas)[:, None, None] * ndtri(share)).max(0)
-        return best
-
-
-class AgreementPromise(SelectionPromise):
-    """An answer only where all smoothed classifiers agree."""
-
-    def lead(self, inputs: Tensor, classes: IntArray) -> FloatArray:
-        """The smallest lead of any, in parts of all votes."""
-        return np.asarray(np.min([lead_of(counts / self.votes, classes) for counts in self.ballots(inputs)], axis=0))
-
-    def refuted(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
-        """Where one of them has another class ahead."""
-        share = level / len(self.sigmas)
-        mask: Mask = np.any([behind(counts, classes, share) for counts in self.ballots(inputs)], axis=0)
-        return mask

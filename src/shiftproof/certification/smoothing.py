@@ -10,11 +10,13 @@ from typing import Annotated, ClassVar
 import numpy as np
 from annotated_types import Interval
 
-from shiftproof.certification.certificates import Certificates, certified_rows
+from shiftproof.certification.certificates import Certificates
 from shiftproof.certification.certifier import CERTIFIERS, Job
 from shiftproof.certification.promise import Promise, SmoothedPromise
+from shiftproof.certification.rederive import Record, radius_from_votes
 from shiftproof.certification.sampling.budget import Levels, bounds, budget
 from shiftproof.certification.sampling.stopping import Full, Stop, StopOption, as_stop
+from shiftproof.certification.wording import described_classifier, smoothing_guarantee
 from shiftproof.errors import UsageError
 from shiftproof.perturbations.noise import NoiseOption, as_noise, label
 from shiftproof.types import Cost, FloatArray, Positive
@@ -110,13 +112,27 @@ class RandomizedSmoothing:
 
     def rederive(self, certificates: Certificates) -> FloatArray:
         """The radii that follow from the votes."""
-        rows = certified_rows(self.noise, certificates.votes, self.n, self.levels(certificates.classes))
-        return np.asarray(rows["radius"])
+        record = Record(
+            certificates.count,
+            certificates.runner_up_count,
+            certificates.n,
+            self.n,
+            self.alpha,
+            certificates.classes,
+            self.runner_up,
+            self.stop.early,
+        )
+        radius = radius_from_votes(self.noise, record, certificates.off_grid)
+        return np.where(certificates.skipped | (certificates.n == 0), 0.0, radius)
 
     def promise(self, job: Job) -> Promise:
         """The majority vote under the noise."""
         votes = max(1_000, min(self.n, 4_000))
-        return SmoothedPromise(job.model, self.noise, 16, votes, job.seed, job.precision, job.backend)
+        return SmoothedPromise(job.model, self.noise, 16, votes, job.seed)
+
+    def guarantee_of(self, job: Job, certificates: Certificates) -> str:
+        """The sentence that certificates of the job should carry."""
+        return smoothing_guarantee(self.noise, self.alpha, described_classifier(certificates.guarantee))
 
     @staticmethod
     def together(job: Job, settings: Sequence[RandomizedSmoothing]) -> list[Certificates]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from shiftproof.certification.sampling.bank import grid_of
 from shiftproof.perturbations.noise import Noise
 
-__all__ = ["TOGETHER", "smoothing_guarantee"]
+__all__ = ["TOGETHER", "described_classifier", "smoothing_guarantee"]
 
 TOGETHER = (
     "For each image, fixed before the noise seed was drawn, the probability that its radius is too large is at most "
@@ -13,6 +15,16 @@ TOGETHER = (
     "of wrong certificates is at most alpha x N."
 )
 """What may and may not be concluded from many certificates at once."""
+
+_EVALUATED = re.compile(
+    r"\b(?:f32|bf16)(?:, \d+ BatchNorm folded)?(?:, first layer split off)?, (?:torch|OpenVINO) [\w.]+"
+)
+
+
+def described_classifier(guarantee: str) -> str:
+    """How a guarantee says that the model was evaluated: precision, rewrites and version, and no other words."""
+    found = _EVALUATED.search(guarantee)
+    return found[0] if found else "not described"
 
 
 def smoothing_guarantee(noise: Noise, alpha: float, classifier: str) -> str:

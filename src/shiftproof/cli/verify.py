@@ -19,15 +19,17 @@ def command(
         typer.Option("--part", min=1, help="Certificates of each model, domain and setting to ask again and attack."),
     ] = 24,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Of what is drawn to doubt.", show_default="a fresh one")
+        int | None,
+        typer.Option("--seed", min=0, help="Seed for the verification's own random draws.", show_default="a fresh one"),
     ] = None,
     json: AsJson = False,
 ) -> None:
     """Try to break what a run certifies; exit 2 if anything is broken.
 
-    Derives every radius again from its record, asks a random part again with fresh noise, attacks inside certified
-    balls, and checks hashes of weights, data and evidence, and that certified samples are right wherever else they were
-    measured. Tables and pictures are made from evidence again by shiftproof report, and are not looked at.
+    Derives every radius again from its record, asks the model itself for a random part of the votes, with fresh noise
+    and with the noise that certified, attacks inside certified balls, and checks hashes of weights, data and evidence,
+    that certified classes are those measured elsewhere, and that guarantees, tables, drawings and logs say what the
+    evidence gives.
     """
     import secrets
     from dataclasses import asdict

@@ -76,7 +76,8 @@ def _attacked_and_clean(rows: Evidence, name: str) -> Iterator[Finding]:
 def _compared(held: Evidence, other: Evidence, name: str, probe: str) -> Iterator[Finding]:
     title = str(held["title"][0] or held["noise"][0])
     eps = float(other["eps"][0]) if probe == "attack" else 0.0
-    if probe == "attack" and any(other[fact][0] != held[fact][0] for fact in ("norm", "units")):
+    # in which norm nothing is added to an input does not matter
+    if eps > 0 and any(other[fact][0] != held[fact][0] for fact in ("norm", "units")):
         return
     known = dict(zip(other["sample"].tolist(), range(len(other)), strict=True))
     pairs = np.array([(i, known[one]) for i, one in enumerate(held["sample"].tolist()) if one in known], np.int64)
@@ -87,19 +88,21 @@ def _compared(held: Evidence, other: Evidence, name: str, probe: str) -> Iterato
     # finitely many votes can miss a majority that is thin: at the very edge of a radius they prove nothing
     votes = float(other["n"][0] or 1.0) if probe == "attack" else 1.0
     edge = _EDGE / votes**0.5 * float(held["scale"][0]) if held["classifier"][0] == "smoothed" else 0.0
-    right_there = held["correct"].astype(bool)[mine]
-    beyond: NDArray[np.bool_] = (radius > eps * (1 + _SLACK)) & right_there
-    safe: NDArray[np.bool_] = (radius > eps * (1 + _SLACK) + edge) & right_there
-    right = other["correct"].astype(bool)[theirs]
+    beyond: NDArray[np.bool_] = radius > eps * (1 + _SLACK)
+    safe: NDArray[np.bool_] = radius > eps * (1 + _SLACK) + edge
+    right_there, right = held["correct"].astype(bool)[mine], other["correct"].astype(bool)[theirs]
+    # the class counts, not whether it is right: a vote that is wrong and certified is as wrong when it is measured
+    same = held["prediction"][mine] == other["prediction"][theirs]
+    same &= right_there == right
     what = "as they are" if probe == "clean" else f"under an attack of {other['norm'][0]} {eps:g}"
     if _same_classifier(held, other):
-        broken = safe & ~right
+        broken = safe & ~same
         expected = float(held["alpha"][0]) * int((radius > 0).sum())
         if broken.any():
             sample = held["sample"][mine[int(np.argmax(broken))]]
             message = (
-                f"{name}, {title}: {int(broken.sum())} samples are certified right beyond {eps:g} and wrong {what}, "
-                f"such as {sample}"
+                f"{name}, {title}: {int(broken.sum())} samples are certified beyond {eps:g} and get another class "
+                f"{what}, such as {sample}"
             )
             level: Literal["warn", "fail"] = "fail" if broken.sum() > expected else "warn"
             yield Finding(level, "sandwich-broken", message, {"samples": int(broken.sum())})
@@ -107,12 +110,14 @@ def _compared(held: Evidence, other: Evidence, name: str, probe: str) -> Iterato
             near = int(beyond.sum() - safe.sum())
             edge_text = f" ({near} more are too near the edge for so few votes)" if near else ""
             message = (
-                f"{name}, {title}: all {int(safe.sum())} samples certified beyond {eps:g} are right {what}{edge_text}"
+                f"{name}, {title}: all {int(safe.sum())} samples certified beyond {eps:g} keep their class "
+                f"{what}{edge_text}"
             )
             yield Finding("pass", "sandwich-holds", message, {"samples": int(safe.sum()), "eps": eps})
     elif probe == "attack":
         message = (
-            f"{name}, {title}: {beyond.mean():.1%} certified beyond {eps:g} ({held['classifier'][0]} classifier), "
+            f"{name}, {title}: {(beyond & right_there).mean():.1%} certified right beyond {eps:g} "
+            f"({held['classifier'][0]} classifier), "
             f"{right.mean():.1%} right {what} ({other['classifier'][0]} classifier): no order is claimed"
         )
         yield Finding("pass", "sandwich-other-classifier", message)

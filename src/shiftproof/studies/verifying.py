@@ -28,6 +28,7 @@ from shiftproof.studies.certifying import calibration_pool, places
 from shiftproof.studies.data import StudyData, load_study_data
 from shiftproof.studies.jobs import load_trained
 from shiftproof.studies.run import Run, open_run
+from shiftproof.studies.verifying_texts import check_certified_table, check_log, check_report
 from shiftproof.types import Finding
 
 __all__ = ["verify_folder"]
@@ -66,6 +67,7 @@ def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
     files = list(EvidenceStore(run.folder / "evidence").files())
     yield from _files(files, models, {domain.name: domain for domain in data.measured}, certifying)
     yield from sandwich_findings(run.evidence)
+    yield from check_report(run)
     if not certifying:
         yield Finding("warn", "no-certificates", f"{run.folder} certifies nothing: no probe of its study does")
     for name, model in models.items():
@@ -96,6 +98,7 @@ def _of_certificates(folder: Path, seed: int, part: int) -> Iterator[Finding]:
     pool = calibration_pool(
         domains, source["calibration"].split(",") if source["calibration"] else None, source["model"]
     )
+    certified: dict[tuple[str, str], tuple[Certificates, Domain]] = {}
     for place in places(domains, names, source["model"], source["limit"]):
         domain = place.domain
         if asked["data"].get(domain.name) != domain.fingerprint:
@@ -110,7 +113,10 @@ def _of_certificates(folder: Path, seed: int, part: int) -> Iterator[Finding]:
             except DataError as error:
                 yield Finding("fail", "certificates-unreadable", f"{name}: {error}")
                 continue
+            certified[domain.name, certificates.title] = certificates, domain
             yield from _case(name, certificates, certifier, _job(model, domain, source, asked, pool), seed, part)
+            yield from check_log(folder / "logs" / f"{path.stem}.tsv", certificates, domain, name)
+    yield from check_certified_table(folder, source["model"], certified)
 
 
 def _job(model: nn.Module, domain: Domain, source: dict[str, Any], asked: dict[str, Any], pool: Domains | None) -> Job:

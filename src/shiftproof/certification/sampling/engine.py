@@ -17,6 +17,7 @@ from shiftproof.certification.certifier import Job, Memory
 from shiftproof.certification.checks import reference_inputs
 from shiftproof.certification.facts import facts_of
 from shiftproof.certification.sampling.bank import CHOOSING, COUNTING, Block, blocks, draw_block, off_grid
+from shiftproof.certification.sampling.spot_check import spot_check
 from shiftproof.certification.sampling.tally import Choice, Tally, choose_classes
 from shiftproof.certification.sampling.voting import Voter
 from shiftproof.certification.smoothing import RandomizedSmoothing
@@ -81,12 +82,15 @@ def sample(
                 pace = spent / max(time.perf_counter() - began, 1e-9)
                 bar.advance(votes, f"{finished:,}/{images}, {pace:,.0f} passes/s")
         sampling.check_again()
+        seconds = time.perf_counter() - began
+        certificates = [_certificates(sampling, number, tally, seconds) for number, tally in enumerate(tallies)]
+        for number, setting in enumerate(settings):
+            spot_check(job, sampling.models[number % len(sampling.models)], setting.noise, certificates[number])
     except NotAFunction:
         # its votes are those of several functions, and must not be continued
         job.record.discard()
         raise
-    seconds = time.perf_counter() - began
-    return [_certificates(sampling, number, tally, seconds) for number, tally in enumerate(tallies)]
+    return certificates
 
 
 @dataclass(frozen=True, eq=False)

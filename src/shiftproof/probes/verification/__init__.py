@@ -28,6 +28,8 @@ def verify(case: Case) -> list[Finding]:
     held = np.flatnonzero((rows.radius > 0) & (rows.prediction >= 0) & ~rows.skipped)
     if not len(held):
         return [*found, finding("warn", "nothing-certified", case, "no certificate to ask again or attack")]
-    promise = case.certifier.promise(replace(case.job, seed=derive(case.seed, "verify", case.name)))
+    as_recorded = getattr(case.certifier, "as_recorded", None)
+    certifier = case.certifier if as_recorded is None else as_recorded(rows)
+    promise = certifier.promise(replace(case.job, seed=derive(case.seed, "verify", case.name)))
     chosen = choose(case, promise, held)
     return [*found, *ask_again(case, promise, chosen, held), *attack_balls(case, promise, chosen, len(held))]

@@ -10,16 +10,17 @@ import numpy as np
 from scipy.stats import hypergeom
 
 from shiftproof.certification.certifier import Memory
+from shiftproof.certification.median_promise import MedianPromise
 from shiftproof.certification.promise import Promise
-from shiftproof.certification.sampling.budget import STOPPED
 from shiftproof.probes.verification.case import SAME, WRONGLY_BROKEN, Case, finding
+from shiftproof.probes.verification.replay import replayed_medians, replayed_votes, voters_of
 from shiftproof.rng import numpy_generator
 from shiftproof.types import Finding, FloatArray, IntArray
 
 __all__ = ["ask_again", "choose"]
 
 GLANCES, GLANCE_VOTES = 512, 32
-RECOMPUTED, RANK_STEP = 1e-4, 0.02
+RECOMPUTED = 1e-4
 """How much a recomputed radius may differ: another machine rounds otherwise."""
 RECOMPUTED_ROWS, REPLAYED_VOTES = 20_000, 50_000
 
@@ -52,13 +53,17 @@ def ask_again(case: Case, promise: Promise, chosen: IntArray, held: IntArray) ->
     votes = case.certificates.ballots[:, chosen]
     recount = getattr(promise, "ballots", None)
     if not votes.size or recount is None:
-        # without votes to draw, all rows are soon computed again; medians are drawn, and take longer
-        yield _recomputed(case, chosen if case.certificates.classifier == "median" else held[:RECOMPUTED_ROWS])
+        # without votes to draw, all rows are soon computed again; medians take longer
+        if isinstance(promise, MedianPromise):
+            yield _medians_again(case, promise, chosen)
+        else:
+            yield from _classes_again(case, promise, held[:RECOMPUTED_ROWS])
+            yield _recomputed(case, held[:RECOMPUTED_ROWS])
         return
     fresh = recount(case.job.domain.take(chosen)[0])
-    chance = _chance(votes, fresh)
+    chance = _chance(votes, fresh, case.slack)
     # an image that stopped early stopped at a good moment: its votes are allowed more luck
-    luck = np.where(case.certificates.bound[chosen] == STOPPED, 1e-3, 1.0)
+    luck = np.where(case.certificates.bound[chosen] == "sequence", 1e-3, 1.0)
     odd = chance < WRONGLY_BROKEN / chance.size * luck[:, None]
     if odd.any():
         _, row, _ = np.unravel_index(int(np.argmin(chance)), chance.shape)
@@ -71,26 +76,31 @@ def ask_again(case: Case, promise: Promise, chosen: IntArray, held: IntArray) ->
         drawn = int(fresh.sum(2).max())
         message = f"{len(chosen)} images asked again with {drawn:,} fresh votes each agree with what is recorded"
         yield finding("pass", "asked-again", case, message, probability=float(chance.min()))
-    yield from _replayed(case, chosen)
+    yield from _replayed(case, promise, chosen)
 
 
-def _replayed(case: Case, chosen: IntArray) -> Iterator[Finding]:
+def _replayed(case: Case, promise: Promise, chosen: IntArray) -> Iterator[Finding]:
     """A few rows with the very noise that certified them: small changes of many votes show here."""
     most = max(1, int(case.certificates.n.max()))
     few = chosen[: max(1, REPLAYED_VOTES // most)]
-    domain = case.job.domain.subset(few)
-    again = case.certifier.certify(replace(case.job, domain=domain, record=Memory(), workers=1, progress="off"))
     stored = case.certificates.subset(few)
-    constant = (stored.constant is None) == (again.constant is None)
-    if not constant or abs((stored.constant or 0.0) - (again.constant or 0.0)) > 1e-6 * (again.constant or 1.0):
-        message = f"rows have the constant {stored.constant}, the encoder {again.constant}"
-        yield finding("fail", "constant-differs", case, message)
-    before, now = stored.ballots, again.ballots
-    apart = np.abs(before[..., 1:] - now[..., 1:]).max((0, 2))
+    before, voters = stored.ballots, voters_of(promise)
+    if voters is None:
+        # noise on a representation: there the certifier itself is asked, which evaluates the model as it is
+        domain = case.job.domain.subset(few)
+        again = case.certifier.certify(replace(case.job, domain=domain, record=Memory(), workers=1, progress="off"))
+        if not _same_constant(stored.constant, again.constant):
+            message = f"rows have the constant {stored.constant}, the encoder {again.constant}"
+            yield finding("fail", "constant-differs", case, message)
+        now = again.ballots[..., 1:3]
+    else:
+        votes = replayed_votes(voters, case.job.domain.take(few)[0], case.job.seed, before[..., 3])
+        now = np.stack(_of_class(votes, before[..., 0]), 2)
+    apart = np.abs(before[..., 1:3] - now).max((0, 2))
     # another processor may round a vote of those that are near a boundary to the other side, either one
-    allowed = 2 + 0.02 * (before[..., 3] - before[..., 1]).max(0)
-    flattering = np.asarray((before[..., 1] > now[..., 1]).any(0))
-    one_way = flattering[apart > 0].all() and 0.5 ** int(flattering.sum()) < WRONGLY_BROKEN
+    allowed = 2 + (0.02 + case.slack) * (before[..., 3] - before[..., 1]).max(0) + case.slack * before[..., 3].max(0)
+    flattering = np.asarray((before[..., 1] > now[..., 0]).any(0))
+    one_way = not case.slack and flattering[apart > 0].all() and 0.5 ** int(flattering.sum()) < WRONGLY_BROKEN
     if (apart > allowed).any() or one_way:
         worst = int(np.argmax(apart))
         message = (
@@ -100,27 +110,72 @@ def _replayed(case: Case, chosen: IntArray) -> Iterator[Finding]:
     elif apart.any():
         message = (
             f"{int((apart > 0).sum())} of {len(few)} replayed images differ by up to {int(apart.max())} votes, "
-            "as they may where another processor rounds"
+            "as they may where another computation rounds"
         )
         yield finding("warn", "replay-rounds", case, message)
     else:
         yield finding("pass", "replayed", case, f"{len(few)} images replayed with their own noise give the same votes")
 
 
-def _chance(votes: IntArray, fresh: IntArray) -> FloatArray:
+def _same_constant(stored: float | None, now: float | None) -> bool:
+    return (stored is None) == (now is None) and abs((stored or 0.0) - (now or 0.0)) <= 1e-6 * (now or 1.0)
+
+
+def _of_class(votes: IntArray, classes: IntArray) -> tuple[IntArray, IntArray]:
+    """Of votes (sigmas x images x K): those for the given classes, and for the best others (sigmas x images)."""
+    own = np.take_along_axis(votes, classes[..., None], 2)[..., 0]
+    others = votes.copy()
+    np.put_along_axis(others, classes[..., None], -1, 2)
+    return own, others.max(2)
+
+
+def _chance(votes: IntArray, fresh: IntArray, slack: float) -> FloatArray:
     """How probable votes (sigmas x images x 4) at least this good are, given fresh ones (sigmas x images x classes).
 
     For the class too many, for the runner-up too few: sigmas x images x 2. Given how many of all votes there were for a
     class, each vote is as likely to be an old one as any other.
     """
     chosen, count, rival, n = (votes[..., k] for k in range(4))
-    own = np.take_along_axis(fresh, chosen[..., None], 2)[..., 0]
-    others = fresh.copy()
-    np.put_along_axis(others, chosen[..., None], -1, 2)
-    largest, m = others.max(2), fresh.sum(2)
+    (own, largest), m = _of_class(fresh, chosen), fresh.sum(2)
+    # what was computed in fewer bits may differ by a little from what the model says
+    count = np.maximum(count - np.ceil(slack * n), 0).astype(np.int64)
+    rival = np.minimum(rival + np.ceil(slack * n), n).astype(np.int64)
     many = hypergeom.sf(count - 1, n + m, count + own, n)
     few = hypergeom.cdf(rival, n + m, rival + largest, n)
     return np.stack([many, few], 2)
+
+
+def _medians_again(case: Case, promise: MedianPromise, chosen: IntArray) -> Finding:
+    """Medians of the samples that certified, by the model itself: does the class win between their ranks?"""
+    rows = case.certificates.subset(chosen)
+    samples = int(getattr(case.certifier, "samples", rows.samples))
+    # what is rounded otherwise may fall on the next rank
+    ranks = np.minimum(rows.count + max(1, round(case.slack * samples)), samples // 2)
+    inputs = case.job.domain.take(chosen)[0]
+    held = replayed_medians(promise, case.certifier, inputs, case.job.seed, ranks, rows.prediction)
+    if not held.all():
+        worst = int(np.argmin(held))
+        message = (
+            f"{int((~held).sum())} of {len(chosen)} certificates come out otherwise when they are computed again, "
+            f"such as that of {rows.ids[worst]}: between its ranks another class than {rows.prediction[worst]} may win"
+        )
+        return finding("fail", "recomputed-otherwise", case, message)
+    return finding("pass", "asked-again", case, f"{len(chosen)} certificates were computed again and came out alike")
+
+
+def _classes_again(case: Case, promise: Promise, held: IntArray) -> Iterator[Finding]:
+    """Whether the classifier of which the certificates speak gives the certified classes at the samples themselves."""
+    rows, domain = case.certificates.subset(held), case.job.domain
+    pieces = np.array_split(held, max(1, len(held) // 256))
+    answers = np.concatenate([promise.answers(domain.take(piece)[0]).cpu().numpy() for piece in pieces])
+    other = answers != rows.prediction
+    if other.any():
+        worst = int(np.argmax(other))
+        message = (
+            f"{int(other.sum())} of {len(held)} samples get another class from the model itself than is certified, "
+            f"such as {rows.ids[worst]}: {answers[worst]} instead of {rows.prediction[worst]}"
+        )
+        yield finding("fail", "class-differs", case, message)
 
 
 def _recomputed(case: Case, chosen: IntArray) -> Finding:
@@ -128,11 +183,9 @@ def _recomputed(case: Case, chosen: IntArray) -> Finding:
     domain = case.job.domain.subset(chosen)
     again = case.certifier.certify(replace(case.job, domain=domain, record=Memory(), workers=1, progress="off"))
     stored = case.certificates.subset(chosen)
-    # a median that is rounded otherwise may fall on the next rank
-    near = RANK_STEP if stored.classifier == "median" else RECOMPUTED
     # the allowance for rounding is measured on some samples, and on a part of them comes out a little otherwise
     rounding = 4 * float(again.details.get("rounding", 0.0)) / max(again.constant or 1.0, 1e-12)
-    larger = stored.radius > again.radius * (1 + near) + rounding + SAME
+    larger = stored.radius > again.radius * (1 + RECOMPUTED) + rounding + SAME
     other = (stored.prediction != again.prediction) & ~larger & (again.prediction >= 0) & (stored.radius > rounding)
     if larger.any() or other.any():
         worst = int(np.argmax(np.where(larger | other, stored.radius - again.radius + other, -np.inf)))

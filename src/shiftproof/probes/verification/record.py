@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
 
+from shiftproof.certification.asking import PIXEL_STEPS
 from shiftproof.certification.promise import Mask
-from shiftproof.certification.sampling.bank import off_grid
 from shiftproof.errors import ShiftproofError
+from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.probes.verification.case import SAME, Case, finding
 from shiftproof.types import Finding, FloatArray
 
 __all__ = ["check_record"]
+
+# a number that stands alone: digits inside a hash are none
+_NUMBER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?(?:e[+-]?\d+)?)(?![\w.]*\w)")
 
 
 def check_record(case: Case) -> Iterator[Finding]:
@@ -85,11 +91,13 @@ def _facts(case: Case) -> Iterator[Finding]:
     due: dict[str, Any] = {"title": certifier.title, "classifier": certifier.classifier, "scale": certifier.scale}
     due["alpha"] = 0.0 if exact else getattr(certifier, "alpha", 0.0)
     due["norm"] = getattr(getattr(certifier, "noise", None), "norm", getattr(certifier, "norm", "l2"))
+    due["units"] = getattr(getattr(certifier, "noise", None), "units", Gaussian.units)
     for name, value in due.items():
         # from before there were titles, rows have none
         if getattr(rows, name) not in (value, ""):
             message = f"rows say {name} {getattr(rows, name)!r}, the certifier {value!r}"
             yield finding("fail", f"{name}-differs", case, message)
+    yield from _sentence(case)
     levels = getattr(certifier, "levels", None)
     if levels is not None and rows.levels is not None:
         expected, recorded = levels(rows.classes), rows.levels
@@ -99,10 +107,38 @@ def _facts(case: Case) -> Iterator[Finding]:
             yield finding("fail", "levels-differ", case, f"rows have {recorded}, the budget gives {expected}")
 
 
+def _sentence(case: Case) -> Iterator[Finding]:
+    """Whether the guarantee that people read is the one that the certifier gives for this model."""
+    guarantee_of = getattr(case.certifier, "guarantee_of", None)
+    if guarantee_of is None:
+        return
+    due, recorded = guarantee_of(case.job, case.certificates), case.certificates.guarantee
+    if not _same_words(recorded, due):
+        message = f"the recorded guarantee reads {shorten(recorded, 200)!r}, but the certifier's {shorten(due, 200)!r}"
+        yield finding("fail", "guarantee-differs", case, message)
+
+
+def _same_words(one: str, other: str) -> bool:
+    """Whether two sentences are equal but for the last digits of measured constants."""
+    pairs = [re.split(_NUMBER, text) for text in (one, other)]
+    if pairs[0][::2] != pairs[1][::2]:
+        return False
+    return all(
+        np.isclose(float(a), float(b), rtol=1e-5, atol=0) for a, b in zip(pairs[0][1::2], pairs[1][1::2], strict=True)
+    )
+
+
 def _off_grid(case: Case) -> FloatArray:
     noise = getattr(case.certifier, "noise", None)
     domain = case.job.domain
     if noise is not None and not noise.additive:
         return np.zeros(len(domain))
-    norm = case.certificates.norm
-    return np.concatenate([off_grid(domain.take(block)[0].double().numpy(), norm) for block in domain.blocks])
+    return np.concatenate([_distance_to_grid(domain.take(block)[0].numpy(), case) for block in domain.blocks])
+
+
+def _distance_to_grid(inputs: Any, case: Case) -> FloatArray:
+    """How far inputs are from multiples of 1/65280, but for how float32 writes them down, in the norm of the radius."""
+    apart = np.abs(inputs.astype(np.float64) - np.rint(inputs.astype(np.float64) * PIXEL_STEPS) / PIXEL_STEPS)
+    apart[apart <= 2.0**-24] = 0.0
+    order = 1 if case.certificates.norm == "l1" else 2
+    return np.asarray(np.linalg.norm(apart.reshape(len(apart), -1), order, axis=1))

@@ -1,0 +1,56 @@
+"""Votes of a model itself under noise, asked plainly: what a certificate speaks of, without anything made for speed.
+
+Nothing here is shared with the sampling engine: the model is called as it is, and noise is drawn, put on the grid and
+added in a few lines of their own. `verify` doubts certificates by these votes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from shiftproof.models.outputs import logits_of
+from shiftproof.perturbations.noise import Noise
+from shiftproof.types import FloatArray, IntArray
+
+__all__ = ["count_votes", "noisy_copies", "standard_noise"]
+
+PIXEL_STEPS, PARAMETER_STEPS = 65_280, 65_536
+"""Steps in one unit of what noise moves: pixel values, or the parameters of a deformation. Guarantees name them."""
+_TOGETHER, _NUMBERS = 128, 1 << 22
+
+
+def standard_noise(law: str, size: int, count: int, generator: np.random.Generator) -> FloatArray:
+    """Draws (count x size): normal with variance 1, or uniform between -1 and 1."""
+    return generator.standard_normal((count, size)) if law == "normal" else generator.uniform(-1, 1, (count, size))
+
+
+def noisy_copies(noise: Noise, image: Tensor, draws: FloatArray, shift: FloatArray | None = None) -> Tensor:
+    """An image (shape) under standard draws (N x size), as the certified classifier sees it: N x shape, float32.
+
+    Noise on pixels and the image are rounded to steps of 1/65280, the parameters of a deformation to 1/65536; `shift`
+    (size) moves these inside the one interpolation.
+    """
+    if noise.additive:
+        pixels = np.rint(image.double().cpu().numpy() * PIXEL_STEPS)
+        moved = np.rint(draws * noise.scale * PIXEL_STEPS).reshape(len(draws), *pixels.shape)
+        return torch.from_numpy((pixels + moved) / PIXEL_STEPS).float()
+    parameters = torch.from_numpy(np.rint(draws * noise.scale * PARAMETER_STEPS) / PARAMETER_STEPS).float()
+    if shift is not None:
+        parameters = parameters + torch.from_numpy(shift).float()
+    return noise.apply(image[None].cpu(), parameters)
+
+
+def count_votes(
+    model: nn.Module, noise: Noise, image: Tensor, draws: FloatArray, shift: FloatArray | None = None
+) -> IntArray:
+    """How often the model gives each class (K) to an image (shape) under standard draws (N x size)."""
+    together = max(1, min(_TOGETHER, _NUMBERS // max(1, image.numel())))
+    counts: IntArray | None = None
+    for start in range(0, len(draws), together):
+        logits = logits_of(model, noisy_copies(noise, image, draws[start : start + together], shift))
+        votes = torch.bincount(logits.argmax(1).cpu(), minlength=logits.shape[1]).numpy()
+        counts = votes if counts is None else counts + votes
+    assert counts is not None
+    return counts
