@@ -15,6 +15,7 @@ import shiftproof as sp
 from shiftproof.certification.checks import reference_inputs
 from shiftproof.certification.sampling.bank import PIXEL_GRID
 from shiftproof.certification.sampling.voting import Voter
+from shiftproof.models.gradients import gradient_copy
 from shiftproof.models.lipschitz import CayleyLinear
 from shiftproof.models.prepare import prepare
 from shiftproof.models.reference import Reference
@@ -227,3 +228,29 @@ def test_an_unused_hidden_unit_of_large_weights_changes_no_vote() -> None:
         )
     assert np.array_equal(certificates[0].chosen, certificates[1].chosen)
     assert np.abs(certificates[0].count - certificates[1].count).max() <= 1
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in MODELS if "filter" in name or "variance" in name or "cayley" in name]
+)
+def test_copies_for_gradients_have_the_gradients_of_the_model_in_float64(name: str) -> None:
+    """An attack on a copy that differs would find nothing, and call that robust."""
+    model = MODELS[name]().eval().requires_grad_(False)
+    inputs = _domain(model).tensors()[0]
+    slopes = []
+    for one, points in ((gradient_copy(model, inputs), inputs), (copy.deepcopy(model).double(), inputs.double())):
+        moving = points.clone().requires_grad_()
+        logits = one(moving)
+        (slope,) = torch.autograd.grad((logits[:, 0] - logits[:, 1]).sum(), moving)
+        slopes.append(slope.double().flatten(1))
+    apart, largest = (slopes[0] - slopes[1]).abs().amax(1), slopes[1].abs().amax(1)
+    assert bool((apart <= 1e-3 * largest).all())
+
+
+def test_a_masked_class_does_not_excuse_a_copy_for_gradients() -> None:
+    """A hook that tracing loses halves what matters, beside a class of -1e10."""
+    model = _convolutional(lambda conv, norm_, last: last.bias.data.__setitem__(3, -1e10)).eval()
+    model[1].register_forward_hook(lambda _module, _inputs, output: 0.5 * output)
+    inputs = _domain(model).tensors()[0]
+    with torch.no_grad():
+        assert torch.allclose(gradient_copy(model, inputs)(inputs)[:, :3], model(inputs)[:, :3], rtol=1e-4)

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.models.lipschitz.freeze import Freezable, freeze
+from shiftproof.models.reference import Reference
 from shiftproof.models.rewrite import fold
 
 __all__ = ["gradient_copy"]
 
 _EXAMPLES = 8
 _TOLERANCE = 1e-3
-"""How far logits and gradients may be from those of the model as it is, relative to the largest."""
+"""How far the gradient at an input may be from that of the model as it is, relative to its own largest number."""
 
 
 def gradient_copy(model: nn.Module, inputs: Tensor) -> nn.Module:
@@ -54,7 +55,9 @@ def _behaviour(model: Callable[[Tensor], Tensor], inputs: Tensor) -> tuple[Tenso
 
 
 def _agree(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> bool:
-    return all(
-        one.shape == other.shape and bool(((one - other).abs() <= _TOLERANCE * other.abs().max()).all())
-        for one, other in zip(found, expected, strict=True)
-    )
+    """Logits as a prepared model's are compared, and the gradients input by input: no class or input hides another."""
+    (logits, gradient), (due, slope) = found, expected
+    if not Reference(due, due).agrees(logits, strictly=True) or gradient.shape != slope.shape:
+        return False
+    largest = slope.flatten(1).abs().amax(1)
+    return bool(((gradient - slope).flatten(1).abs().amax(1) <= _TOLERANCE * largest).all())
