@@ -219,7 +219,7 @@ def test_a_model_that_turns_round_while_it_votes_is_refused_and_its_votes_are_no
     journal = tmp_path / "votes.journal"
     CALLS[0] = 0
     with pytest.raises(NotAFunction, match="after sampling than before"):
-        sp.certify(Hiding(200).eval(), _domain(), replace(SMOOTHING, n=5_000), seed=0, journal=journal)
+        sp.certify(Hiding(100).eval(), _domain(), replace(SMOOTHING, n=5_000), seed=0, journal=journal)
     assert not journal.exists()
 
 
