@@ -1,7 +1,9 @@
 """Shared fixtures. No test writes to the home directory: data and runs go to temporary folders."""
 
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +11,26 @@ import pytest
 import torch
 from PIL import Image
 
+from shiftproof.execution import bf16_problem
+
 HAS_DATA = Path(os.environ.get("SHIFTPROOF_DATA", "")).joinpath("mnist.npz").is_file()
 needs_data = pytest.mark.skipif(not HAS_DATA, reason="SHIFTPROOF_DATA does not hold the data sets")
+
+
+@contextmanager
+def ignoring_interrupts() -> Iterator[None]:
+    """As in a shell's background job: SIGINT is ignored here, and in what is started from here."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what computes in bfloat16 where that would end the process that runs the tests."""
+    if item.get_closest_marker("bf16") is not None and (problem := bf16_problem()) is not None:
+        pytest.skip(problem)
 
 
 @pytest.fixture(autouse=True)

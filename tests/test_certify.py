@@ -256,6 +256,7 @@ def test_votes_of_another_function_are_not_taken_over(tmp_path: Path) -> None:
     assert np.array_equal(taken.chosen, sp.certify(minus, digits(4), smoothing(n=100)).chosen)
 
 
+@pytest.mark.bf16
 def test_models_of_other_kinds_are_certified() -> None:
     for kind in (torch.float64, torch.bfloat16):
         certificates = sp.certify(dense(10).to(kind), digits(2), smoothing(n=50))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import needs_data
+from conftest import ignoring_interrupts, needs_data
 from PIL import Image
 
 from shiftproof.cli.main import main
@@ -317,10 +317,18 @@ def test_a_full_disk_is_one_sentence(run: Call, tmp_path: Path, monkeypatch: pyt
     assert files_below(tmp_path) <= {"m", "home", "xdg"}
 
 
+LISTENING = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "from shiftproof.cli.main import main; main(sys.argv[1:])"
+)
+"""The command line as in the foreground of a terminal, wherever it is started: a shell's background ignores SIGINT."""
+
+
 def test_an_interrupt_exits_130_and_the_same_command_goes_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "shiftproof", *map(str, train("--out", tmp_path / "m", "--json"))]
+    command = [sys.executable, "-c", LISTENING, *map(str, train("--out", tmp_path / "m", "--json"))]
     command += ["--set", "training.steps=20000", "--set", "training.evaluate_every=100"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with ignoring_interrupts():
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     checkpoint = tmp_path / "m.ckpt"
     while not checkpoint.exists() and process.poll() is None:
         time.sleep(0.05)

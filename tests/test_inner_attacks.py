@@ -120,6 +120,7 @@ def test_attacks_inside_training_leave_statistics_and_dropout_alone(name: str) -
     assert norm.training
 
 
+@pytest.mark.bf16
 def test_bf16_is_for_the_attack_alone() -> None:
     inputs, labels = SOURCES["e=0.1"].take(np.arange(8))
     model, seen = sp.build_model("mlp", SOURCES), set()

@@ -227,6 +227,7 @@ def test_what_has_no_constant_is_refused(model: nn.Module, sentence: str) -> Non
         sp.certify(model.eval(), points(3), Margin())
 
 
+@pytest.mark.bf16
 def test_margins_are_not_computed_in_bf16() -> None:
     with pytest.raises(UsageError, match="f32, not in bf16"):
         sp.certify(flat(np.eye(8)[:3]), points(3), Margin(), precision="bf16")

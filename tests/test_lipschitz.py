@@ -144,7 +144,7 @@ def test_scale_is_learned_from_the_start() -> None:
         assert set(layer.state_dict()) == {"raw", "gain", "bias"}
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, pytest.param(torch.bfloat16, marks=pytest.mark.bf16)])
 def test_layers_work_in_any_precision(dtype: torch.dtype) -> None:
     network = nn.Sequential(CayleyConv2d(1, 4, stride=2), MaxMin(), nn.Flatten(), CayleyLinear(36, 6)).to(dtype)
     inputs = torch.rand(2, 1, 5, 5, dtype=dtype)
@@ -638,7 +638,7 @@ def test_frozen_does_not_touch_statistics_or_the_mode() -> None:
 
 
 @pytest.mark.parametrize("name", ["mlp-cayley", "cnn-cayley"])
-@pytest.mark.parametrize("precision", ["f32", "bf16"])
+@pytest.mark.parametrize("precision", ["f32", pytest.param("bf16", marks=pytest.mark.bf16)])
 def test_prepared_models_agree(name: str, precision: str) -> None:
     model = sp.build_model(name, DIGITS).eval()
     inputs = torch.rand(8, *DIGITS.shape)

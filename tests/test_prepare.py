@@ -240,6 +240,7 @@ def test_the_first_layer_takes_noise_and_input_apart(name: str) -> None:
         assert torch.allclose(logits, model(((steps + other) / 65_280).float()), atol=1e-4)
 
 
+@pytest.mark.bf16
 @pytest.mark.parametrize("name", ["mlp", "cnn", "preact-resnet18", "branching"])
 def test_bf16_is_near_and_its_logits_do_not_tie(name: str) -> None:
     model = seasoned(CASES[name]())
@@ -252,6 +253,7 @@ def test_bf16_is_near_and_its_logits_do_not_tie(name: str) -> None:
         assert not torch.equal(given, given.bfloat16().float())
 
 
+@pytest.mark.bf16
 def test_bf16_leaves_a_single_layer_alone() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(768, 3)).eval()
     model[1].bias.data += 40

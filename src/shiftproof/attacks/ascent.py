@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.attacks.victim import Base, Victim, frozen
+from shiftproof.execution import require_bf16
 from shiftproof.models.gradients import gradient_copy
 from shiftproof.models.prepare import Precision
 from shiftproof.perturbations.threat import Norm, Threat, steepest
@@ -97,6 +98,8 @@ def attackable(model: nn.Module, inputs: Tensor, precision: Precision = "f32") -
     Logits are in float64, where a sure network still has slopes. After the block the model is as it was. "bf16"
     computes in bfloat16 where torch thinks it safe, which pays on processors and accelerators that have it.
     """
+    if precision == "bf16" and inputs.device.type == "cpu":
+        require_bf16()
     with frozen(model):
         copy = gradient_copy(model, inputs)
 

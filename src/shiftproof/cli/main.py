@@ -27,6 +27,7 @@ from shiftproof.cli import (
 )
 from shiftproof.cli.options import EXIT_FAILED
 from shiftproof.errors import CheckFailed, ShiftproofError, suggestion
+from shiftproof.execution.signals import terminate_as_interrupt
 
 __all__ = ["app", "main"]
 
@@ -64,8 +65,16 @@ def root(
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line. Exit 0 good, 1 a mistake of the user's, 2 a failed check, 130 interrupted."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    """Run the command line. Exit 0 good, 1 a mistake of the user's, 2 a failed check, 130 interrupted.
+
+    SIGTERM interrupts as Ctrl-C does. A signal that the process was started to ignore, as a shell has its background
+    jobs ignore Ctrl-C, is ignored.
+    """
+    with terminate_as_interrupt():
+        _main(list(sys.argv[1:] if arguments is None else arguments))
+
+
+def _main(given: list[str]) -> NoReturn:
     command = typer.main.get_command(app)
     try:
         code = command.main(given, prog_name="shiftproof", standalone_mode=False)

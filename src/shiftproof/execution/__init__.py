@@ -1,9 +1,11 @@
 """Run shards of work and survive: workers, a journal, atomic files, progress. Knows nothing of what it runs."""
 
+from shiftproof.execution.bf16 import bf16_problem, require_bf16
 from shiftproof.execution.files import check_writable, only_one, read_json, write_atomically, write_json
 from shiftproof.execution.journal import Journal
 from shiftproof.execution.memory import keep_freed_memory
 from shiftproof.execution.progress import Mode, Progress, progress_bar
+from shiftproof.execution.signals import terminate_as_interrupt
 from shiftproof.execution.workers import always_in_workers, pickled, run_shards, single_threaded
 
 __all__ = [
@@ -11,14 +13,17 @@ __all__ = [
     "Mode",
     "Progress",
     "always_in_workers",
+    "bf16_problem",
     "check_writable",
     "keep_freed_memory",
     "only_one",
     "pickled",
     "progress_bar",
     "read_json",
+    "require_bf16",
     "run_shards",
     "single_threaded",
+    "terminate_as_interrupt",
     "write_atomically",
     "write_json",
 ]

@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from shiftproof.errors import ShiftproofError
 from shiftproof.execution.memory import keep_freed_memory
+from shiftproof.execution.signals import describe_exit
 
 __all__ = ["always_in_workers", "pickled", "run_shards", "single_threaded"]
 
@@ -21,6 +23,9 @@ R = TypeVar("R")
 
 WORTH_SECONDS = 15.0
 """A worker process takes a few seconds to start; below this much remaining work the shards stay in process."""
+
+SETTLE_SECONDS = 0.3
+"""How long the end of a worker may precede the signal that ended it and is on its way to this process too."""
 
 _PART, _FINISHED, _FAILED = range(3)
 _END = object()
@@ -106,7 +111,7 @@ def _in_processes(package: bytes, shards: list[int], workers: int) -> Iterator[t
     # spawn: a forked child of a process that has used threads can deadlock in the math library
     context = multiprocessing.get_context("spawn")
     connections: dict[Connection, int] = {}
-    processes = []
+    processes: dict[Connection, BaseProcess] = {}
     waiting = list(reversed(shards))
     try:
         for _ in range(workers):
@@ -115,35 +120,56 @@ def _in_processes(package: bytes, shards: list[int], workers: int) -> Iterator[t
             with _deaf_to_interrupts():
                 process.start()
             theirs.close()
-            processes.append(process)
+            processes[ours] = process
             connections[ours] = waiting.pop()
-            ours.send_bytes(package)
-            ours.send(connections[ours])
+            with _naming_death(process):
+                ours.send_bytes(package)
+                ours.send(connections[ours])
         while connections:
             for connection in wait(list(connections)):
                 assert isinstance(connection, Connection)
-                try:
+                with _naming_death(processes[connection]):
                     kind, value = connection.recv()
-                except (EOFError, OSError) as error:
-                    raise ShiftproofError(
-                        "a worker process died (out of memory?). What is finished is kept; run the same command "
-                        "again, with fewer --workers."
-                    ) from error
                 if kind == _FAILED:
                     raise value
                 if kind == _PART:
                     yield connections[connection], value
-                elif waiting:
+                    continue
+                # a worker that has nothing left to do may be gone before it is told so
+                with _naming_death(processes[connection]) if waiting else suppress(OSError):
+                    connection.send(waiting[-1] if waiting else None)
+                if waiting:
                     connections[connection] = waiting.pop()
-                    connection.send(connections[connection])
                 else:
-                    connection.send(None)
                     del connections[connection]
     finally:
-        for process in processes:
+        for started in processes.values():
             if connections:
-                process.terminate()
-            process.join()
+                started.terminate()
+            started.join()
+
+
+@contextmanager
+def _naming_death(process: BaseProcess) -> Iterator[None]:
+    """Say how a worker ended if it can't be spoken to."""
+    try:
+        yield
+    except (EOFError, OSError) as error:
+        # what was sent to all processes of a terminal or a job reaches this one as an interruption, a moment later
+        time.sleep(SETTLE_SECONDS)
+        process.join(SETTLE_SECONDS)
+        raise ShiftproofError(
+            f"a worker process {describe_exit(process.exitcode)}. What is finished is kept; run the same command "
+            f"again{_advice(process.exitcode)}."
+        ) from error
+
+
+def _advice(code: int | None) -> str:
+    if code is not None and -code == signal.SIGKILL:
+        return ", with fewer --workers"
+    if code is not None and -code == signal.SIGILL:
+        return ", with ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 in the environment"
+    return ""
 
 
 @contextmanager
@@ -160,7 +186,8 @@ def _deaf_to_interrupts() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        # None: it was set by something that is not Python, and can't be given back
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
 
 
 def _work(connection: Connection) -> None:

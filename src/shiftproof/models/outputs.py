@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import ModelError
+from shiftproof.execution import require_bf16
 
 __all__ = ["logits_of"]
 
@@ -18,6 +19,8 @@ def logits_of(model: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
     The inputs are copied to where and in the precision in which the model's weights are: a model may overwrite them.
     """
     parameter = next(model.parameters(), inputs) if isinstance(model, nn.Module) else inputs
+    if parameter.dtype == torch.bfloat16 and parameter.device.type == "cpu":
+        require_bf16()
     try:
         with torch.no_grad():
             logits = model(inputs.to(parameter.device, parameter.dtype, copy=True))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from shiftproof.errors import ModelError, UnknownName, UsageError
-from shiftproof.execution import single_threaded
+from shiftproof.execution import require_bf16, single_threaded
 from shiftproof.models.lipschitz.freeze import freeze
 from shiftproof.models.reference import BF16_TOLERANCE, TOLERANCE, Reference, copy_of, random_inputs
 from shiftproof.models.rewrite import Affine, Parts, head_in_f32, rewrite
@@ -183,13 +183,15 @@ def _takes_channels_last(
 
 
 def check_compute(precision: str, backend: str) -> None:
-    """Whether there is such a precision and such a backend here."""
+    """Whether there is such a precision and such a backend here; bf16 is tried in a child process first."""
     if precision not in get_args(Precision):
         raise UnknownName("precision", str(precision), get_args(Precision))
     if backend not in get_args(Backend):
         raise UnknownName("backend", str(backend), get_args(Backend))
     if backend == "openvino" and importlib.util.find_spec("openvino") is None:
         raise UsageError("backend 'openvino' needs the package openvino: pip install 'shiftproof[fast]'")
+    if precision == "bf16" and backend == "torch":
+        require_bf16()
 
 
 def _largest_activation(model: nn.Module, inputs: Tensor) -> int:

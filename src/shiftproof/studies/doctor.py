@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shiftproof.errors import StorageError
-from shiftproof.execution import check_writable
+from shiftproof.execution import bf16_problem, check_writable
 from shiftproof.studies.environment import CORE_PACKAGES, package_version
 from shiftproof.types import Finding
 
@@ -47,6 +47,8 @@ def _torch() -> Iterator[Finding]:
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     where = f"accelerator {accelerator}" if accelerator else "no accelerator, computing on the CPU"
     yield Finding("pass", "torch", f"torch uses {torch.get_num_threads()} threads of {os.cpu_count()} cores; {where}")
+    problem = bf16_problem()
+    yield Finding("pass" if problem is None else "warn", "bf16", problem or "bfloat16 (--precision bf16) works")
     if importlib.util.find_spec("torchvision") is not None:
         yield Finding(
             "warn",
