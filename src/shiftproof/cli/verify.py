@@ -22,6 +22,13 @@ def command(
         int | None,
         typer.Option("--seed", min=0, help="Seed for the verification's own random draws.", show_default="a fresh one"),
     ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", help="Repeat a model that the folder names, python:PKG.MOD:FN, to let its code run."),
+    ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Run the code that the folder names, and fetch the data that it names.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Try to break what a run certifies; exit 2 if anything is broken.
@@ -29,16 +36,18 @@ def command(
     Derives every radius again from its record, asks the model itself for a random part of the votes, with fresh noise
     and with the noise that certified, attacks inside certified balls, and checks hashes of weights, data and evidence,
     that certified classes are those measured elsewhere, and that guarantees, tables, drawings and logs say what the
-    evidence gives.
+    evidence gives. Code that the folder names is not run, and no data is fetched, unless you repeat it or trust the
+    folder.
     """
     import secrets
     from dataclasses import asdict
 
+    from shiftproof.studies.trust import Trust
     from shiftproof.studies.verifying import verify_folder
 
     chosen = secrets.randbits(32) if seed is None else seed
     findings = []
-    for finding in verify_folder(run, seed=chosen, part=part):
+    for finding in verify_folder(run, seed=chosen, part=part, trust=Trust(tuple(model or ()), trust)):
         findings.append(finding)
         if not json:
             show_findings([finding])

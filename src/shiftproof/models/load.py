@@ -174,8 +174,12 @@ def _rebuild(path: Path, card: dict[str, Any], domains: Domains | Domain | None)
     record = card["architecture"]
     if record is None or str(record.get("name")).startswith("python:"):
         # a file that comes from elsewhere must not choose what code runs
-        known = f"architecture={record['name']!r}, if you trust that code" if record else "architecture=..."
-        raise ModelError(f"{path} was made by code outside the catalogue; say so yourself to load it: {known}")
+        name = record["name"] if record else "python:PKG.MOD:FN"
+        raise ModelError(
+            f"{path} was made by code outside the catalogue{f', {name}' if record else ''}, which is not run because a "
+            f"file says so; if you trust that code, name it yourself: --set model.architecture={name} "
+            f"(architecture={name!r} in Python)"
+        )
     kind = TimmArchitecture if str(record.get("name")).startswith("timm:") else Architecture
     architecture = kind.from_dict(record)
     if domains is not None and architecture.shape != domains.shape:

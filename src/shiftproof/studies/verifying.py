@@ -28,16 +28,21 @@ from shiftproof.studies.certifying import calibration_pool, places
 from shiftproof.studies.data import StudyData, load_study_data
 from shiftproof.studies.jobs import load_trained
 from shiftproof.studies.run import Run, open_run
+from shiftproof.studies.trust import Trust
 from shiftproof.studies.verifying_texts import check_certified_table, check_log, check_report
 from shiftproof.types import Finding
 
 __all__ = ["verify_folder"]
 
+NOTHING = Trust()
+"""What is trusted unless the user says so."""
 
-def verify_folder(folder: Path, *, seed: int, part: int = 24) -> Iterator[Finding]:
+
+def verify_folder(folder: Path, *, seed: int, part: int = 24, trust: Trust = NOTHING) -> Iterator[Finding]:
     """Findings on the certificates in the folder of a study's run, or of `shiftproof certify`, as they are made.
 
-    `part` certificates of every model, domain and setting are asked again and attacked.
+    `part` certificates of every model, domain and setting are asked again and attacked. Code that the folder names is
+    run, and data of the hub fetched, only as far as the user says so himself: `trust`.
     """
     if (folder / "run.json").is_file():
         try:
@@ -46,9 +51,12 @@ def verify_folder(folder: Path, *, seed: int, part: int = 24) -> Iterator[Findin
             # what can't be read can't be trusted, and is no mistake of whoever asks
             yield Finding("fail", "run-unreadable", str(error))
             return
+        # of models there are copies: no published weights are fetched
+        named = [(one.model.name, {**one.model.options, "pretrained": False}) for one in run.study.models.values()]
+        trust.check(folder, run.study.data.name, named)
         yield from _of_run(run, seed, part)
     elif (folder / "certify.json").is_file():
-        yield from _of_certificates(folder, seed, part)
+        yield from _of_certificates(folder, seed, part, trust)
     else:
         raise DataError(
             f"{folder} is neither a run nor what shiftproof certify writes: it has no run.json, certify.json"
@@ -83,11 +91,12 @@ def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
                 yield from _case(where, certificates_in(rows, job.classes), probe.certifier, job, seed, part)
 
 
-def _of_certificates(folder: Path, seed: int, part: int) -> Iterator[Finding]:
+def _of_certificates(folder: Path, seed: int, part: int, trust: Trust) -> Iterator[Finding]:
     record = read_json(folder / "certify.json", DataError)
     source, asked = record.get("source") or {}, record.get("asked") or {}
-    if "settings" not in source:
+    if "settings" not in source or not all(isinstance(source.get(key), str) for key in ("model", "data")):
         raise UsageError(f"{folder} does not say which model and data its certificates are of; certify again")
+    trust.check(folder, source["data"], [(source["model"], source["options"]["model"])])
     domains = load_domains(source["data"], **source["options"]["data"])
     model = load_model(source["model"], domains, **source["options"]["model"]).eval()
     if fingerprint(model) != asked["model"]:
