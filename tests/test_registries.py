@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from conftest import needs_data
 from PIL import Image
 from torch import nn
 
@@ -25,7 +26,7 @@ from shiftproof.domains import Domains, load_domains, validate
 from shiftproof.domains.domain import Domain
 from shiftproof.domains.registries import FETCHABLE, Package, command_for, download, get
 from shiftproof.domains.registries.archives import read_members
-from shiftproof.domains.registries.convert import read_idx
+from shiftproof.domains.registries.convert import content_digest, read_idx
 from shiftproof.domains.registry import data_folder
 from shiftproof.errors import DataError, DataNotFound, ModelError, StorageError, UnknownName, UsageError
 from shiftproof.models import SplitModel, load_model, read_card, save_model
@@ -108,7 +109,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
             for key, member in one.package.members.items()
         }
         package = replace(one.package, members=hashed, sha256=hashlib.sha256(archives[name]).hexdigest())
-        monkeypatch.setitem(FETCHABLE, name, replace(one, package=package))
+        converted = one.convert({key: files[member.path] for key, member in one.package.members.items()})
+        fitting = replace(one, package=package, sha256=content_digest(converted))
+        monkeypatch.setitem(FETCHABLE, name, fitting)
     return archives
 
 
@@ -184,6 +187,38 @@ def test_a_failed_fetch_leaves_what_was_there(small: dict[str, bytes], tmp_path:
     assert (tmp_path / "mnist.npz").read_bytes() == b"before"
 
 
+@pytest.mark.parametrize("name", ["mnist", "imdb"])
+def test_what_is_there_is_compared_with_the_package(
+    run: Call, name: str, small: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SHIFTPROOF_DATA", raising=False)
+    path = get(name, data_folder(), fetch=giving(small[name])).path
+    code, out, _ = run("data", "get", name)
+    assert code == 0
+    assert "holds what the package does" in out
+    # compressed otherwise, it is the same; with one value changed, it is not
+    if name == "mnist":
+        np.savez(path, **ARRAYS)  # type: ignore[arg-type]
+        assert run("data", "get", name)[0] == 0
+        np.savez(path, **{**ARRAYS, "y_test": np.array([9, 1], np.uint8)})  # type: ignore[arg-type]
+    else:
+        pq.write_table(pq.read_table(path).slice(0, 1), path)
+    for content in (path.read_bytes(), path.read_bytes()[:-9], b"", b"PK\x03\x04"):
+        path.write_bytes(content)
+        code, out, err = run("data", "get", name)
+        assert (code, out) == (1, "")
+        assert f"data get {name} --force" in err
+        assert err.count("\n") == 1
+        assert path.read_bytes() == content
+    assert get(name, data_folder(), fetch=giving(small[name]), force=True).fetched
+    assert run("data", "get", name)[0] == 0
+
+
+@needs_data
+def test_the_table_knows_mnist_from_elsewhere(run: Call) -> None:
+    assert run("data", "get", "mnist")[0] == 0
+
+
 def test_members_are_read_by_name_alone() -> None:
     held = {"../../evil": b"x", "a/b": b"y"}
     for archive in (tar(held, "w:gz"), deb(held), wheel(held)):
@@ -214,7 +249,7 @@ def test_a_damaged_idx_file_is_one_sentence(content: bytes, words: str) -> None:
 
 def test_hashes_of_the_table_are_whole() -> None:
     for one in FETCHABLE.values():
-        for sha256 in (one.package.sha256, *(member.sha256 for member in one.package.members.values())):
+        for sha256 in (one.sha256, one.package.sha256, *(member.sha256 for member in one.package.members.values())):
             assert len(bytes.fromhex(sha256)) == 32
     assert command_for("mnist.npz") == "shiftproof data get mnist"
     assert command_for("usps.npz") is None
@@ -303,7 +338,7 @@ def test_data_get_on_the_command_line(
     assert (code, len(err.splitlines())) == (1, 2)
     assert "apt-get, which is not installed" in err
     assert "Did you mean 'mnist'?" in run("data", "get", "mnits")[2]
-    (tmp_path / "xdg" / "shiftproof" / "imdb.parquet").touch()
+    get("imdb", data_folder(), fetch=giving(small["imdb"]))
     assert "does not load text" in run("data", "get", "imdb")[1]
 
 

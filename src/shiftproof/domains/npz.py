@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 from shiftproof.domains.domain import Domain, Domains
 from shiftproof.domains.registry import DOMAINS, find_file
 from shiftproof.errors import DataError
+from shiftproof.execution.archives import unpacked_size
 from shiftproof.types import IntArray
 
 __all__ = ["LAYOUT", "Npz", "read_images", "read_npz"]
 
 LAYOUT = "arrays x_train (N x H x W or N x H x W x 3, uint8), y_train, x_test, y_test"
+ALWAYS_UNPACKED, MOST_UNPACKED = 1 << 30, 100
+"""Bytes that a file may always unpack to, and how many times its size beyond that."""
 DIGITS = tuple(str(digit) for digit in range(10))
 CLOTHES = ("t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 KUZUSHIJI = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
@@ -28,11 +31,16 @@ def read_npz(path: Path, keys: tuple[str, ...]) -> dict[str, NDArray[np.generic]
     """The arrays `keys` of an npz file; never unpickles anything."""
     try:
         # from memory: numpy leaves a damaged file open
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
+        content = path.read_bytes()
+        with zipfile.ZipFile(io.BytesIO(content)) as packed:
+            size = unpacked_size(packed)
+        if size > max(ALWAYS_UNPACKED, MOST_UNPACKED * len(content)):
+            raise DataError(f"{path} has {len(content):,} bytes and would unpack to {size:,}: it was not unpacked")
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             return {key: archive[key] for key in keys}
     except KeyError as error:
         raise DataError(f"{path} lacks the array {error.args[0]}; expected {', '.join(keys)}") from error
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} is not a readable npz file: {error}") from error
 
 

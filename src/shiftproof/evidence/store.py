@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from shiftproof.errors import DataError
 from shiftproof.evidence.record import SCHEMA, Evidence
-from shiftproof.execution import Journal, write_atomically
+from shiftproof.execution import Journal, parse_json, write_atomically
 
 __all__ = ["EvidenceStore", "StoredFile", "slug"]
 
@@ -57,7 +57,7 @@ class EvidenceStore:
             return None
         table = _read(path)
         stored = (table.schema.metadata or {}).get(_IDENTITY, b"{}")
-        return Evidence(table.replace_schema_metadata(None)) if json.loads(stored) == identity else None
+        return Evidence(table.replace_schema_metadata(None)) if _identity(path, stored) == identity else None
 
     def finish(self, path: Path, rows: Evidence, identity: dict[str, Any]) -> None:
         """Write the rows of a probe that has ended, in one atomic step."""
@@ -73,7 +73,7 @@ class EvidenceStore:
             notes = table.schema.metadata or {}
             rows = table.replace_schema_metadata(None)
             whole = None if _CONTENT not in notes else notes[_CONTENT].decode() == _content(rows)
-            yield StoredFile(path, Evidence(rows), json.loads(notes.get(_IDENTITY, b"{}")), whole)
+            yield StoredFile(path, Evidence(rows), _identity(path, notes.get(_IDENTITY, b"{}")), whole)
 
     def read(self) -> Evidence:
         """All finished rows."""
@@ -101,6 +101,14 @@ def _content(table: Any) -> str:
         if any(value is not None for value in values):
             digest.update(json.dumps([name, values]).encode())
     return digest.hexdigest()
+
+
+def _identity(path: Path, stored: bytes) -> dict[str, Any]:
+    try:
+        identity: dict[str, Any] = parse_json(stored)
+    except ValueError as error:
+        raise DataError(f"{path} does not say what its rows are of: {error}") from error
+    return identity if isinstance(identity, dict) else {}
 
 
 def _read(path: Path) -> Any:

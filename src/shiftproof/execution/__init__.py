@@ -1,7 +1,7 @@
 """Run shards of work and survive: workers, a journal, atomic files, progress. Knows nothing of what it runs."""
 
 from shiftproof.execution.bf16 import bf16_problem, require_bf16
-from shiftproof.execution.files import check_writable, only_one, read_json, write_atomically, write_json
+from shiftproof.execution.files import check_writable, only_one, parse_json, read_json, write_atomically, write_json
 from shiftproof.execution.journal import Journal
 from shiftproof.execution.memory import keep_freed_memory
 from shiftproof.execution.progress import Mode, Progress, progress_bar
@@ -17,6 +17,7 @@ __all__ = [
     "check_writable",
     "keep_freed_memory",
     "only_one",
+    "parse_json",
     "pickled",
     "progress_bar",
     "read_json",

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.errors import ShiftproofError, StorageError, UsageError
+from shiftproof.execution.nesting import DEEPEST, is_too_deep
 
-__all__ = ["check_writable", "only_one", "read_json", "write_atomically", "write_json"]
+__all__ = ["check_writable", "only_one", "parse_json", "read_json", "write_atomically", "write_json"]
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -43,13 +44,27 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path, error: type[ShiftproofError]) -> dict[str, Any]:
     """Read a JSON object; a file that is missing or is not one raises `error` with a sentence."""
     try:
-        value = json.loads(path.read_text())
+        value = parse_json(path.read_text())
     except FileNotFoundError as cause:
         raise error(f"there is no file {path}") from cause
     except (OSError, ValueError) as cause:
         raise error(f"{path} is not readable as JSON: {cause}") from cause
     if not isinstance(value, dict):
         raise error(f"{path} should hold a JSON object, not {type(value).__name__}")
+    return value
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON text; a ValueError if it is none, or nests deeper than anything that we write."""
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        value = None
+        too_deep = True
+    else:
+        too_deep = is_too_deep(value)
+    if too_deep:
+        raise ValueError(f"its lists and mappings lie in each other more than {DEEPEST} levels deep")
     return value
 
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from shiftproof.errors import StorageError
+from shiftproof.execution.files import parse_json
 
 __all__ = ["Journal"]
 
@@ -37,7 +38,7 @@ class Journal:
         for number, (record, end) in enumerate(_records(path)):
             if number == 0 and record != header:
                 break
-            if number and "key" not in record:
+            if number and not {"key", "value"} <= set(record):
                 break
             valid_bytes = end
             if number:
@@ -95,5 +96,11 @@ def _records(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
             checksum, _, body = line.rstrip(b"\n").partition(b" ")
             if not line.endswith(b"\n") or checksum != b"%08x" % zlib.crc32(body):
                 return
+            try:
+                record = parse_json(body)
+            except ValueError:
+                return
+            if not isinstance(record, dict):
+                return
             position += len(line)
-            yield json.loads(body), position
+            yield record, position

@@ -6,6 +6,7 @@ import hashlib
 import io
 import pickle
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,14 @@ from torch import Tensor, nn
 
 from shiftproof.errors import ModelError
 from shiftproof.execution import write_atomically, write_json
+from shiftproof.execution.archives import DAMAGED_ZIP, read_member, unpacked_size
 from shiftproof.models.outputs import logits_of
 
 __all__ = ["behaviour", "file_hash", "fingerprint", "load_weights", "read_weights", "save_model", "weight_bytes"]
 
 _PICKLE_STARTS = (b"PK", b"\x80")
+MOST_UNPACKED = 20
+"""How many times its size a torch file may unpack to; torch writes them without compression."""
 
 
 def save_model(model: nn.Module, path: Path | str, card: dict[str, Any] | None = None) -> None:
@@ -114,11 +118,12 @@ def load_weights(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> No
 
 
 def _read_torch_file(path: Path, content: bytes) -> dict[str, Tensor]:
+    file = _plain_archive(path, content) if content.startswith(b"PK") else io.BytesIO(content)
     try:
         with warnings.catch_warnings():
             # torch warns about pickles that it did not write; what it can't read is refused below
             warnings.simplefilter("ignore")
-            loaded = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+            loaded = torch.load(file, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, AttributeError, OSError) as error:
         raise ModelError(
             f"{path} is a pickle that holds more than tensors, or is damaged; it was not executed. "
@@ -129,6 +134,31 @@ def _read_torch_file(path: Path, content: bytes) -> dict[str, Tensor]:
     if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
         raise ModelError(f"{path} does not hold a state dict (tensors by name)")
     return loaded
+
+
+def _plain_archive(path: Path, content: bytes) -> io.BytesIO:
+    """The zip archive of a torch file, written again without compression.
+
+    Sizes are compared before anything is unpacked, and torch, which reads zip archives by code of its own, is given
+    only what was counted here.
+    """
+    plain = io.BytesIO()
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive, zipfile.ZipFile(plain, "w") as copy:
+            size = unpacked_size(archive)
+            if size > MOST_UNPACKED * len(content):
+                raise ModelError(
+                    f"{path} has {len(content):,} bytes and would unpack to {size:,}: weights do not shrink so far. "
+                    "It was not unpacked. Save the state dict with safetensors.torch.save_file."
+                )
+            for info in archive.infolist():
+                if info.filename in copy.NameToInfo:
+                    raise zipfile.BadZipFile(f"{info.filename} is there twice")
+                copy.writestr(zipfile.ZipInfo(info.filename), read_member(archive, info))
+    except DAMAGED_ZIP as error:
+        raise ModelError(f"{path} is a damaged zip archive ({error}); it was not executed") from error
+    plain.seek(0)
+    return plain
 
 
 def _shape(tensor: Tensor) -> str:

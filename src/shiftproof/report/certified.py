@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +15,7 @@ from shiftproof.certification import Certificates
 from shiftproof.evidence import Evidence
 from shiftproof.evidence.certified import NOTHING, abstention_rate, credit, curve, curve_band, envelope, mean_credit
 from shiftproof.execution import write_atomically
+from shiftproof.report.cells import csv_text
 from shiftproof.report.chart import PALETTE, chart_png, chart_svg
 from shiftproof.statistics import Sample, bootstrap_mean, interval
 from shiftproof.types import Estimate, FloatArray
@@ -195,20 +194,17 @@ def figures(one: Series, radii: Sequence[float]) -> dict[str, Any]:
 
 def certified_csv(series: Sequence[Series], radii: Sequence[float]) -> str:
     """One line a number, in full."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(
-        ["model", "domain", "certificate", "norm", "alpha", "metric", "radius", "value", "low", "high", "n"]
-    )
+    header = ["model", "domain", "certificate", "norm", "alpha", "metric", "radius", "value", "low", "high", "n"]
+    lines: list[list[Any]] = [header]
     for one in series:
         head = [one.model, one.domain, one.title, one.norm, one.alpha]
         for radius in radii:
             e = one.at(radius)
-            writer.writerow([*head, "certified accuracy", radius, e.value, e.low, e.high, e.n])
+            lines.append([*head, "certified accuracy", radius, e.value, e.low, e.high, e.n])
         for over in ("all", "correct"):
-            writer.writerow([*head, f"average certified radius, {over}", "", one.mean_radius(over), "", "", ""])
-        writer.writerow([*head, "abstained", "", "" if one.abstained is None else one.abstained, "", "", ""])
-    return buffer.getvalue()
+            lines.append([*head, f"average certified radius, {over}", "", one.mean_radius(over), "", "", ""])
+        lines.append([*head, "abstained", "", "" if one.abstained is None else one.abstained, "", "", ""])
+    return csv_text(lines)
 
 
 def certified_chart(series: Sequence[Series], target: str | None = None, best_of: str | None = None) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +10,7 @@ import numpy as np
 
 from shiftproof.evidence import Evidence
 from shiftproof.perturbations.corruptions import CORRUPTIONS
+from shiftproof.report.cells import csv_text
 from shiftproof.report.chart import heat_map
 
 __all__ = ["GROUPS", "Corrupted", "corrupted_csv", "corrupted_map", "corrupted_of"]
@@ -90,14 +89,12 @@ def corrupted_of(evidence: Evidence) -> list[Corrupted]:
 
 def corrupted_csv(found: Sequence[Corrupted]) -> str:
     """One line for each model, domain, corruption and severity."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["model", "domain", "corruption", "group", "severity", "accuracy", "clean", "constants"])
+    lines: list[list[Any]] = [["model", "domain", "corruption", "group", "severity", "accuracy", "clean", "constants"]]
     for one in found:
         for (name, severity), value in one.accuracy.items():
             clean = "" if one.clean is None else one.clean
-            writer.writerow([one.model, one.domain, name, group_of(name), severity, value, clean, one.constants])
-    return buffer.getvalue()
+            lines.append([one.model, one.domain, name, group_of(name), severity, value, clean, one.constants])
+    return csv_text(lines)
 
 
 def corrupted_map(found: Sequence[Corrupted], domain: str) -> dict[str, Any]:

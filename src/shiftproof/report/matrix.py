@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +10,7 @@ import numpy as np
 
 from shiftproof.evidence import Evidence
 from shiftproof.perturbations.threat import eps_text
+from shiftproof.report.cells import csv_text
 from shiftproof.report.chart import heat_map
 from shiftproof.report.measures import Measure, measures_of
 
@@ -46,13 +45,11 @@ class Matrix:
 
     def csv(self) -> str:
         """One line a number."""
-        buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(["role", "norm", "classifier", "model", "eps", "accuracy"])
+        lines: list[list[Any]] = [["role", "norm", "classifier", "model", "eps", "accuracy"]]
         for role, values in self.values.items():
             for (model, size), value in values.items():
-                writer.writerow([role, self.norm, self.classifier, model, size, value])
-        return buffer.getvalue()
+                lines.append([role, self.norm, self.classifier, model, size, value])
+        return csv_text(lines)
 
 
 def worst_of(measures: Sequence[Measure], domains: Sequence[str]) -> float:

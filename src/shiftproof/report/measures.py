@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from shiftproof.evidence import Evidence, metrics
 from shiftproof.perturbations.threat import eps_text
+from shiftproof.report.cells import csv_text
 from shiftproof.report.certified import Series, series_of_evidence
 from shiftproof.statistics import Sample, bootstrap_mean
 from shiftproof.types import Estimate, FloatArray
@@ -84,16 +83,15 @@ class SideBySide:
 
     def csv(self) -> str:
         """One line for each number, in full."""
-        buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(["model", "measure", "classifier", "norm", "size", "domain", "value", "low", "high", "n"])
+        header = ["model", "measure", "classifier", "norm", "size", "domain", "value", "low", "high", "n"]
+        lines: list[list[Any]] = [header]
         for row in self.rows:
             one = row.measure
             head = [one.model, one.title, one.classifier, one.norm, one.size]
             numbers = [(domain, row.accuracy[domain]) for domain in self.domains]
             for domain, e in numbers + ([] if row.gap is None else [("gap", row.gap)]):
-                writer.writerow([*head, domain, e.value, e.low, e.high, e.n])
-        return buffer.getvalue()
+                lines.append([*head, domain, e.value, e.low, e.high, e.n])
+        return csv_text(lines)
 
 
 def side_by_side(evidence: Evidence, sources: Sequence[str], target: str | None, seed: int = 0) -> SideBySide:

