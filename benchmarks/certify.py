@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from shiftproof.certification.sampling.engine import Sampling, Work
 from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain
 from shiftproof.execution import bf16_problem, keep_freed_memory
+from shiftproof.execution.signals import describe_exit
 from shiftproof.models import build_model
 from shiftproof.models.prepare import Precision, Prepared
 from shiftproof.perturbations.noise.gaussian import Gaussian
@@ -138,24 +140,33 @@ class Team:
 
     def __init__(self, case: Case) -> None:
         context = multiprocessing.get_context("spawn")
-        self._connections = []
+        self._workers: dict[Connection, BaseProcess] = {}
         for _ in range(WORKERS):
             ours, theirs = context.Pipe()
-            context.Process(target=worker, args=(theirs, case), daemon=True).start()
-            self._connections.append(ours)
-        for connection in self._connections:
-            connection.recv()
+            process = context.Process(target=worker, args=(theirs, case), daemon=True)
+            process.start()
+            theirs.close()
+            self._workers[ours] = process
+        for connection in self._workers:
+            self._receive(connection)
 
     def rate(self, order: str) -> float:
         """Forward passes a second of all workers together."""
-        for connection in self._connections:
+        for connection in self._workers:
             connection.send(order)
-        return float(sum(connection.recv() for connection in self._connections))
+        return float(sum(map(self._receive, self._workers)))
 
     def close(self) -> None:
         """Send them home."""
-        for connection in self._connections:
+        for connection in self._workers:
             connection.send(None)
+
+    def _receive(self, connection: Connection) -> Any:
+        try:
+            return connection.recv()
+        except (EOFError, OSError):
+            self._workers[connection].join(1)
+            raise SystemExit(f"a worker process {describe_exit(self._workers[connection].exitcode)}") from None
 
 
 def measure(case: Case, rounds: int) -> dict[str, float | None]:

@@ -158,18 +158,16 @@ def _naming_death(process: BaseProcess) -> Iterator[None]:
         # what was sent to all processes of a terminal or a job reaches this one as an interruption, a moment later
         time.sleep(SETTLE_SECONDS)
         process.join(SETTLE_SECONDS)
+        how = describe_exit(process.exitcode)
         raise ShiftproofError(
-            f"a worker process {describe_exit(process.exitcode)}. What is finished is kept; run the same command "
-            f"again{_advice(process.exitcode)}."
+            f"a worker process {how}. What is finished is kept; run the same command again{_advice(how)}."
         ) from error
 
 
-def _advice(code: int | None) -> str:
-    if code is not None and -code == signal.SIGKILL:
+def _advice(how: str) -> str:
+    if "SIGKILL" in how:
         return ", with fewer --workers"
-    if code is not None and -code == signal.SIGILL:
-        return ", with ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 in the environment"
-    return ""
+    return ", with ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 in the environment" if "SIGILL" in how else ""
 
 
 @contextmanager
