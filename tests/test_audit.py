@@ -28,7 +28,7 @@ from shiftproof.studies.subject import Subject, usual_certifiers
 MODULE = importlib.import_module("shiftproof.studies.audit")
 PLAN = importlib.import_module("shiftproof.studies.plan")
 Run = Callable[..., tuple[int, str, str]]
-QUICK = {"limit": 16, "corruptions": ["fog", "contrast"], "severities": [3], "progress": "off"}
+QUICK = {"seed": 0, "limit": 16, "corruptions": ["fog", "contrast"], "severities": [3], "progress": "off"}
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -23,7 +23,7 @@ from shiftproof.errors import DataError, UsageError
 
 
 def test_certificates_survive_a_file(model: nn.Module, tmp_path: Path) -> None:
-    certificates = sp.certify(model, digits(6), smoothing(n=300, stop="within:0.8", skip_wrong=True))
+    certificates = sp.certify(model, digits(6), smoothing(n=300, stop="within:0.8", skip_wrong=True), seed=0)
     certificates.save(tmp_path / "c.parquet")
     again = sp.Certificates.load(tmp_path / "c.parquet")
     for name in ("ids", "prediction", "radius", "skipped", "count", "n", "p_lower", "p_upper", "bound", "off_grid"):
@@ -40,7 +40,7 @@ def test_certificates_survive_a_file(model: nn.Module, tmp_path: Path) -> None:
 
 def test_a_log_never_rounds_up(model: nn.Module, tmp_path: Path) -> None:
     domain = digits(12)
-    certificates = sp.certify(model, domain, smoothing(n=300))
+    certificates = sp.certify(model, domain, smoothing(n=300), seed=0)
     certificates.to_log(tmp_path / "log.tsv", domain.labels)
     again = sp.Certificates.from_log(tmp_path / "log.tsv")
     assert np.array_equal(again.prediction, certificates.prediction)
@@ -99,7 +99,7 @@ def made_up(radius: np.ndarray, right: np.ndarray) -> tuple[sp.Certificates, np.
     """Certificates with given radii, on labels of which some are met."""
     n = len(radius)
     certificates = replace(
-        sp.certify(dense(), (torch.rand(n, 1, 8, 8), torch.zeros(n, dtype=torch.long)), smoothing(n=1, n0=1)),
+        sp.certify(dense(), (torch.rand(n, 1, 8, 8), torch.zeros(n, dtype=torch.long)), smoothing(n=1, n0=1), seed=0),
         radius=radius,
         prediction=np.where(right, 0, 1),
     )
@@ -126,8 +126,8 @@ def test_the_average_radius_is_the_area_under_the_curve() -> None:
 
 def test_what_is_skipped_changes_certified_accuracy_by_nothing(model: nn.Module) -> None:
     domain = digits(30)
-    all_of_them = sp.certify(model, domain, smoothing(n=400))
-    skipping = sp.certify(model, domain, smoothing(n=400, skip_wrong=True))
+    all_of_them = sp.certify(model, domain, smoothing(n=400), seed=0)
+    skipping = sp.certify(model, domain, smoothing(n=400, skip_wrong=True), seed=0)
     radii = [0, 0.1, 0.2, 0.3]
     for one in (sp.metrics.certified_accuracy, sp.metrics.average_certified_radius):
         arguments = (radii,) if one is sp.metrics.certified_accuracy else ()
@@ -157,8 +157,8 @@ def test_curves_and_their_band() -> None:
 def test_fewer_passes_for_the_same_answer(model: nn.Module) -> None:
     domain = digits(30)
     radii = [0, 0.1, 0.2]
-    full = sp.certify(model, domain, smoothing(n=5_000))
-    fewer = sp.certify(model, domain, smoothing(n=5_000, stop=sp.certifiers.Radii(radii), skip_wrong=True))
+    full = sp.certify(model, domain, smoothing(n=5_000), seed=0)
+    fewer = sp.certify(model, domain, smoothing(n=5_000, stop=sp.certifiers.Radii(radii), skip_wrong=True), seed=0)
     assert fewer.passes < full.passes / 1.3
     at = [sp.metrics.certified_accuracy(one, domain.labels, radii) for one in (full, fewer)]
     assert np.abs(at[0] - at[1]).max() <= 0.04
@@ -172,14 +172,14 @@ def test_an_estimate_of_passes_is_near(model: nn.Module, stop: str) -> None:
     domain = digits(40)
     setting = smoothing(n=5_000, stop=stop)
     cost = estimate_sampling(job_of(model, domain), setting)
-    spent = sp.certify(model, domain, setting).passes
+    spent = sp.certify(model, domain, setting, seed=0).passes
     assert cost.passes == pytest.approx(spent, rel=0.5 if stop != "full" else 0)
     assert cost.most_passes == 40 * 5_100
     assert cost.seconds > 0
 
 
 def test_the_stop_rule_is_part_of_the_record(model: nn.Module) -> None:
-    certificates = sp.certify(model, digits(2), smoothing(n=200, stop="within:0.9"))
+    certificates = sp.certify(model, digits(2), smoothing(n=200, stop="within:0.9"), seed=0)
     assert json.dumps(dict(certificates.details))
     assert certificates.details["stop"] == "within:0.9"
     assert certificates.details["prepared"].startswith("f32, 4 BatchNorm folded")
@@ -198,7 +198,7 @@ def test_the_same_table_for_fewer_passes_on_mnist() -> None:
     radii = [0, 0.25, 0.5, 0.75, 1.0]
     full = smoothing(noise="gaussian:0.5", n=100_000)
     stopping = replace(full, stop=sp.certifiers.Radii(radii), skip_wrong=True)
-    one, other = (sp.certify(fit.model, domain, setting, workers=2) for setting in (full, stopping))
+    one, other = (sp.certify(fit.model, domain, setting, workers=2, seed=0) for setting in (full, stopping))
     at = [sp.metrics.certified_accuracy(certificates, domain.labels, radii) for certificates in (one, other)]
     print(f"passes {one.passes:,} and {other.passes:,}: {one.passes / other.passes:.1f} times; {at[0]} and {at[1]}")  # noqa: T201
     assert one.passes >= 1.3 * other.passes

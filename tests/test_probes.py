@@ -12,7 +12,7 @@ from torch import nn
 
 import shiftproof as sp
 from shiftproof.domains import Domain
-from shiftproof.domains.splits import stratified
+from shiftproof.domains.splits import first_samples
 from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.evidence import Evidence, EvidenceStore
 from shiftproof.perturbations.corruptions import STANDARD
@@ -22,7 +22,7 @@ from shiftproof.probes.corrupt import as_corruptions
 
 @pytest.fixture(scope="module")
 def digits() -> Domain:
-    return stratified(sp.load_domains("rotated-digits")["angle=30"], 20)
+    return first_samples(sp.load_domains("rotated-digits")["angle=30"], 20)
 
 
 @pytest.fixture(scope="module")
@@ -148,22 +148,3 @@ def test_change_of_the_loss_is_between_what_is_found_and_proven(
     (found,) = loss_changes_of(rows)
     assert found.proven is not None
     assert found.found.value == pytest.approx(rows["loss_change"].mean())
-
-
-class TestStratified:
-    def test_every_class_has_its_share(self) -> None:
-        labels = [0] * 60 + [1] * 30 + [2] * 9 + [3]
-        domain = Domain.from_arrays("d", np.zeros((100, 1, 2, 2), np.uint8), labels, list("abcd"))
-        chosen = stratified(domain, 20)
-        assert len(chosen) == 20
-        for name, share in {"a": 12, "b": 6, "c": 1.8, "d": 0.2}.items():
-            assert abs(chosen.class_counts[name] - share) <= 1
-
-    @pytest.mark.parametrize("limit", [1, 2, 3, 7, 50, 99, 100, 500, None])
-    def test_never_more_and_never_twice(self, limit: int | None) -> None:
-        labels = np.arange(100) % 3
-        domain = Domain.from_arrays("d", np.zeros((100, 1, 2, 2), np.uint8), labels, list("abc"))
-        chosen = stratified(domain, limit)
-        assert len(chosen) == min(100, limit or 100)
-        assert len(set(chosen.ids)) == len(chosen)
-        assert list(chosen.ids) == sorted(chosen.ids, key=lambda one: int(one.split("/")[1]))

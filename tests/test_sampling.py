@@ -189,7 +189,7 @@ def test_no_layer_in_front_lets_rounding_tell_inputs_apart(first: str) -> None:
     model = nn.Sequential(*front, OnTheGrid()).eval()
     steps = torch.randint(0, 300, (1, 1, 8, 8), generator=torch.Generator().manual_seed(0))
     inputs = torch.cat([torch.zeros(1, 1, 8, 8), (steps / PIXEL_GRID).float()])
-    certificates = sp.certify(model, (inputs, torch.zeros(2, dtype=torch.long)), smoothing(n=1_000))
+    certificates = sp.certify(model, (inputs, torch.zeros(2, dtype=torch.long)), smoothing(n=1_000), seed=0)
     assert float((inputs[0] - inputs[1]).norm()) < 0.05
     first_count, second_count = (
         int(c) if p == 0 else 1_000 - int(c) for c, p in zip(certificates.count, certificates.chosen, strict=True)
@@ -210,7 +210,7 @@ def test_reading_low_bits_breaks_float_noise_and_not_ours() -> None:
     assert plain(here) == 1.0
     assert plain(there) == 0.0, "within the .953 that 100,000 equal votes would claim"
     inputs = (torch.stack([here, there]) * PIXEL_GRID).round() / PIXEL_GRID
-    ours = sp.certify(model, (inputs, torch.zeros(2, dtype=torch.long)), smoothing(n=2_000))
+    ours = sp.certify(model, (inputs, torch.zeros(2, dtype=torch.long)), smoothing(n=2_000), seed=0)
     assert ours.prediction[0] == ours.prediction[1]
     assert abs(int(ours.count[0]) - int(ours.count[1])) <= 20
 
@@ -220,7 +220,7 @@ def test_an_image_off_the_grid_pays_with_its_radius_and_stops_no_earlier() -> No
     oracle = LinearOracle("l1")
     off = (oracle.inputs + (torch.rand(oracle.inputs.shape, generator=generator) - 0.5) / PIXEL_GRID).clamp(0, 1)
     setting = smoothing(noise="uniform:0.5", n=2_000)
-    certificates = sp.certify(oracle.model, (off, oracle.labels), setting)
+    certificates = sp.certify(oracle.model, (off, oracle.labels), setting, seed=0)
     assert (certificates.off_grid[:-1] > 0).all()
     rows = certified_rows(
         setting.noise, replace(certificates.votes, off_grid=np.zeros(len(off))), 2_000, setting.levels(2)
@@ -229,7 +229,9 @@ def test_an_image_off_the_grid_pays_with_its_radius_and_stops_no_earlier() -> No
     paid = rows["radius"][certified] - certificates.radius[certified]
     assert np.allclose(paid, certificates.off_grid[certified])
     asked = float(np.quantile(certificates.radius[certified], 0.5))
-    stopping = sp.certify(oracle.model, (off, oracle.labels), replace(setting, stop=sp.certifiers.Radii([asked])))
+    stopping = sp.certify(
+        oracle.model, (off, oracle.labels), replace(setting, stop=sp.certifiers.Radii([asked])), seed=0
+    )
     stopped = stopping.bound == "sequence"
     assert stopped.any()
     assert ((stopping.radius[stopped] >= asked) | (certificates.radius[stopped] < asked + 0.05)).all()

@@ -354,7 +354,7 @@ class Believing:
 )
 def test_a_ball_that_is_too_large_is_broken_by_attack(certifier: object) -> None:
     oracle = LinearOracle()
-    certificates = sp.certify(oracle.model, oracle.domain, certifier)  # type: ignore[arg-type]
+    certificates = sp.certify(oracle.model, oracle.domain, certifier, seed=0)  # type: ignore[arg-type]
     sound = verify(_case(certificates, Believing(certifier), oracle))
     assert not [one for one in sound if one.level == "fail"]
     larger = replace(certificates, radius=np.where(certificates.radius > 0, 2 * certificates.radius + 0.2, 0.0))
@@ -375,7 +375,7 @@ def test_deformations_are_moved_inside_their_interpolation() -> None:
     image[..., 2:6, 1:3] = 1
     certifier = sp.certifiers.RandomizedSmoothing(sp.noise.Translation(0.2), n=2_000)
     domain = sp.Domain.from_arrays("one", image, [0], ["left", "right"])
-    certificates = sp.certify(Side().eval(), domain, certifier)
+    certificates = sp.certify(Side().eval(), domain, certifier, seed=0)
     assert certificates.radius[0] > 0.1
     job = sp.certifiers.Job(Side().eval(), domain, 2, 0, Memory())
     case = Case("side", certificates, certifier, job, 1)
@@ -517,7 +517,7 @@ def test_rounding_that_is_measured_otherwise_on_a_part_is_no_fault(tmp_path: Pat
     inputs = torch.rand(400, 1, 4, 4)
     domain = sp.Domain.from_arrays("random", inputs, model(inputs).argmax(1).numpy(), ["a", "b", "c"])
     for certifier in (sp.certifiers.LatentMargin(), sp.certifiers.LipschitzMargin("l1")):
-        certificates = sp.certify(model, domain, certifier)
+        certificates = sp.certify(model, domain, certifier, seed=0)
         radius = np.where(np.arange(400) % 7 == 0, 0.0, certificates.radius)
         fewer = replace(certificates, radius=radius, prediction=np.where(radius > 0, certificates.prediction, -1))
         job = sp.certifiers.Job(model, domain, 3, 0, Memory())

@@ -10,6 +10,7 @@ array([69, 95, 62])
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from shiftproof.errors import UsageError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["checked_seed", "derive", "numpy_generator", "seeded_globals", "torch_generator"]
+__all__ = ["checked_seed", "derive", "fresh_seed", "numpy_generator", "seeded_globals", "torch_generator"]
 
 # torch's CPU generator keeps its 624 words of Mersenne Twister state as 64-bit integers behind a header of 24 bytes.
 _TORCH_HEADER_BYTES, _TWISTER_WORDS = 24, 624
@@ -42,6 +43,14 @@ def checked_seed(seed: object) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise UsageError(f"the seed is {seed!r}; it should be a whole number of at least 0")
     return int(seed)
+
+
+def fresh_seed() -> int:
+    """A seed from the operating system that nobody could know before: 52 bits, so that JSON keeps it exact everywhere.
+
+    A guarantee over random noise is worth nothing to a model that was made for a known seed's noise.
+    """
+    return secrets.randbits(52)
 
 
 def numpy_generator(seed: int, purpose: str, *keys: str | int) -> np.random.Generator:

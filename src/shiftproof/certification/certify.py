@@ -7,26 +7,26 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
-import torch
 from torch import Tensor, nn
 
 from shiftproof.certification.certificates import Certificates
 from shiftproof.certification.certifier import Certifier, Job, Memory
-from shiftproof.certification.checks import check_classifier, examples
+from shiftproof.certification.checks import check_classifier
 from shiftproof.domains import Domain, Domains, as_domains
 from shiftproof.errors import UsageError
 from shiftproof.execution import Journal, Mode
-from shiftproof.models.files import behaviour, fingerprint
+from shiftproof.models.behaviour import behaviour_of, difference
+from shiftproof.models.identity import identity_of
 from shiftproof.models.prepare import Backend, Precision, check_compute
-from shiftproof.rng import checked_seed
+from shiftproof.rng import checked_seed, fresh_seed
 
-__all__ = ["certify", "identity"]
+__all__ = ["certify"]
 
 Data = Domain | Domains | tuple[Tensor, Tensor]
 
 
 class _Options(TypedDict, total=False):
-    seed: int
+    seed: int | None
     workers: int
     precision: Precision
     backend: Backend
@@ -47,7 +47,7 @@ def certify(
     data: Data,
     certifier: Certifier | Sequence[Certifier],
     *,
-    seed: int = 0,
+    seed: int | None = None,
     workers: int = 1,
     precision: Precision = "f32",
     backend: Backend = "torch",
@@ -58,10 +58,13 @@ def certify(
 ) -> Certificates | list[Certificates]:
     """Certify every sample of `data`, a domain or a pair (inputs, labels), in its order.
 
+    Without a `seed` the noise is keyed by one from the operating system, which `certificates.seed` records: a model
+    could have been made for the noise of a seed that was known before. Give that one to get the same votes again.
+
     Several certifiers of one kind make one job, which shares what it can, and give a list. The result does not depend
-    on `workers`. With `journal` (a file), a run that was killed at any moment continues where it was. The classifier
-    that is certified is the one that is evaluated: `precision` and `backend` are part of it. `calibration` are samples
-    that a certifier may shape the classifier with; none of them may be certified.
+    on `workers`. With `journal` (a file), a run that was killed at any moment continues where it was, with its seed.
+    The classifier that is certified is the one that is evaluated: `precision` and `backend` are part of it.
+    `calibration` are samples that a certifier may shape the classifier with; none of them may be certified.
 
     >>> import shiftproof as sp, torch
     >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2)).eval()
@@ -80,15 +83,17 @@ def certify(
     check_compute(precision, backend)
     if workers < 1:
         raise UsageError(f"workers is {workers}; it should be at least 1")
-    seed, domain = checked_seed(seed), _one_domain(data)
+    known, domain = None if seed is None else checked_seed(seed), _one_domain(data)
     domain.inputs.prepare()
     classes = check_classifier(model, domain)
     with ExitStack() as stack:
         record: Journal | Memory = Memory()
-        if journal is not None:
-            what = identity(model, domain, certifiers, seed, precision, backend, calibration)
-            record = stack.enter_context(Journal(Path(journal), what))
-        job = Job(model, domain, classes, seed, record, workers, precision, backend, progress, label, calibration)
+        if journal is None:
+            drawn = fresh_seed() if known is None else known
+        else:
+            what = _identity(Path(journal), model, domain, certifiers, known, precision, backend, calibration)
+            drawn, record = what["seed"], stack.enter_context(Journal(Path(journal), what))
+        job = Job(model, domain, classes, drawn, record, workers, precision, backend, progress, label, calibration)
         together = getattr(certifiers[0], "together", None)
         if together is not None and all(type(one) is type(certifiers[0]) for one in certifiers):
             results: list[Certificates] = together(job, certifiers)
@@ -99,28 +104,27 @@ def certify(
     return results if several else results[0]
 
 
-def identity(
+def _identity(
+    journal: Path,
     model: nn.Module,
     domain: Domain,
     certifiers: Sequence[Certifier],
-    seed: int,
+    seed: int | None,
     precision: str,
     backend: str,
-    calibration: Domains | None = None,
+    calibration: Domains | None,
 ) -> dict[str, Any]:
-    """What makes two certifications the same one; votes of another are not taken over."""
-    return {
-        "calibration": None if calibration is None else [one.fingerprint for one in calibration],
-        "certifiers": [repr(one) for one in certifiers],
-        "weights": fingerprint(model),
-        "behaviour": behaviour(model, examples(domain)),
-        "data": domain.fingerprint,
-        "seed": seed,
-        "precision": precision,
-        "backend": backend,
-        "torch": torch.__version__,
-        "format": 1,
-    }
+    """That of the journal if it is of this very job, whatever its seed where none is asked for; else a new one."""
+    how: dict[str, Any] = {"precision": precision, "backend": backend, "calibration": calibration}
+    asked = [repr(one) for one in certifiers]
+    what = identity_of(asked, model, domain, seed=seed, **how) | {"behaviour": behaviour_of(model, domain)}
+    before = Journal.identity_at(journal) or {}
+    seeds = [] if seed is None else ["seed"]
+    compared = [*seeds, *(key for key in what if key not in ("seed", "behaviour"))]
+    same = before.keys() == what.keys() and all(before[key] == what[key] for key in compared)
+    if same and not difference(before["behaviour"], what["behaviour"]):
+        return before
+    return what | {"seed": fresh_seed() if seed is None else seed}
 
 
 def _one_domain(data: Any) -> Domain:

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shiftproof.cli.options import AsJson, Data, Seed, Workers, show_findings, show_json, show_table
+from shiftproof.cli.options import (
+    AsJson,
+    Data,
+    SampleSeed,
+    Seed,
+    Split,
+    Workers,
+    show_findings,
+    show_json,
+    show_table,
+)
 
 if TYPE_CHECKING:
     from shiftproof.perturbations import Deformation, Threat
@@ -42,6 +52,8 @@ def command(
         str | None, typer.Option("--smoothed", help="Attack the majority vote under a noise: gaussian:0.25.")
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many samples a domain.")] = None,
+    sample_seed: SampleSeed = 0,
+    split: Split = None,
     seed: Seed = 0,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder to write to.", show_default="runs/attack-<hash>")
@@ -61,6 +73,7 @@ def command(
 
     from shiftproof.attacks import ATTACKS
     from shiftproof.domains import load_domains
+    from shiftproof.domains.splits import check_part
     from shiftproof.errors import UsageError
     from shiftproof.execution import check_writable
     from shiftproof.models import MODELS, load_model
@@ -88,7 +101,8 @@ def command(
         raise UsageError(f"{model!r} is a network without training; attack a trained one: --model file:PATH")
     check_trained(model, options.get("model", {}))
     loaded = load_model(model, domains, seed=seed, **options.get("model", {})).eval()
-    where = places(domains, None if domain is None else [name.strip() for name in domain.split(",")], model, limit)
+    names = None if domain is None else [name.strip() for name in domain.split(",")]
+    where = places(domains, names, model, limit, sample_seed, check_part(split))
     assault = Assault(loaded, where, method, budgets, noise, seed)
     folder = out or Path("runs") / f"attack-{digest(assault.asked)}"
     assault.check(folder)
@@ -131,6 +145,7 @@ def _options(changes: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def _show(answers: list[Attacked]) -> None:
+    from shiftproof.evidence.record import seen_note
     from shiftproof.perturbations.threat import eps_text
 
     first = answers[0].results
@@ -139,7 +154,8 @@ def _show(answers: list[Attacked]) -> None:
     for one in answers:
         estimates = [one.clean, *(one.accuracy(result) for result in one.results)]
         cells = [f"{e.value:.1%}\n{100 * e.low:.1f} to {100 * e.high:.1f}" for e in estimates]
-        rows.append([one.place.domain.name, *cells])
+        note = seen_note(one.place.seen_in_training, "\n")
+        rows.append([f"{one.place.domain.name}{note}", *cells])
     show_table(header, rows)
     for one in answers:
         typer.echo(f"{one.place.domain.name}: {len(one.place.domain):,} images ({one.place.what})")

@@ -11,12 +11,15 @@ from shiftproof.cli.options import (
     EXIT_FAILED,
     AsJson,
     Data,
-    Seed,
+    NoiseSeed,
+    SampleSeed,
+    Split,
     Workers,
     absolute,
     duration,
     measures_json,
     options_of_set,
+    repeat_command,
     show_findings,
     show_json,
     show_measures,
@@ -66,9 +69,9 @@ def command(
     also: Annotated[
         str | None, typer.Option("--also", help="Further probes: search, input-robustness.", show_default="none")
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Samples of a domain, at most, every class in its share.")
-    ] = 500,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Samples of a domain, at most, at random.")] = 500,
+    sample_seed: SampleSeed = 0,
+    split: Split = None,
     budget: Annotated[
         str | None, typer.Option("--budget", help="How much time there is: 90s, 20m, 1.5h.", show_default="none")
     ] = None,
@@ -83,7 +86,7 @@ def command(
         bool, typer.Option("--strict", help="Stop, with exit 2, if anything about the data is odd.")
     ] = False,
     estimate: Annotated[bool, typer.Option("--estimate", help="Say what it would measure and cost, and stop.")] = False,
-    seed: Seed = 0,
+    seed: NoiseSeed = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder to write to.", show_default="runs/audit-<hash>")
     ] = None,
@@ -123,7 +126,17 @@ def command(
     )
     count = workers or os.cpu_count() or 1
     planned = plan_audit(
-        subject, wanted, limit, budget, strict=strict, out=out, seed=seed, workers=count, progress="lines"
+        subject,
+        wanted,
+        limit,
+        budget,
+        strict=strict,
+        out=out,
+        seed=seed,
+        sample_seed=sample_seed,
+        split=split,
+        workers=count,
+        progress="lines",
     )
     for one in requirements:
         one.check(*planned.measures)
@@ -145,7 +158,7 @@ def command(
 
 
 def _subject(
-    data: str, model: str, source: str | None, target: str | None, seed: int, options: dict[str, dict[str, Any]]
+    data: str, model: str, source: str | None, target: str | None, seed: int | None, options: dict[str, dict[str, Any]]
 ) -> Subject:
     """The model with its record, and the domains."""
     from shiftproof.domains import load_domains
@@ -162,7 +175,7 @@ def _subject(
     domains = load_domains(data, **options["data"])
     names = None if source is None else [name.strip() for name in source.split(",")]
     sources, shipped = chosen(domains, names, target)
-    loaded = load_model(model, domains, seed=seed, **options["model"]).eval()
+    loaded = load_model(model, domains, seed=seed or 0, **options["model"]).eval()
     named = {"name": absolute(data), **options["data"]}, {"name": absolute(model), **options["model"]}
     return Subject(loaded, sources, shipped, _name(model), card_of(model), *named)
 
@@ -235,6 +248,8 @@ def _show(run: Run, outcomes: list[Outcome], report: Path) -> None:
     for one in outcomes:
         typer.secho(f"{'met   ' if one.met else 'failed'}  {one}", fg="green" if one.met else "red")
     typer.echo(f"\nreport  {report}\nrun     {run.folder}")
+    if run.record["asked"]["seed"] is None:
+        typer.echo(f"repeat  {repeat_command(run.record['noise_seed'])}")
 
 
 def _show_json(run: Run, outcomes: list[Outcome], report: Path) -> None:
@@ -249,6 +264,8 @@ def _show_json(run: Run, outcomes: list[Outcome], report: Path) -> None:
         {
             "run": str(run.folder),
             "report": str(report),
+            "seed": run.record["noise_seed"],
+            "samples": run.samples,
             "verdict": content.verdict,
             "measures": measures_json(content.measures),
             "corrupted": corrupted,

@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from shiftproof.cli.certifiers import certifiers_from, options_from
-from shiftproof.cli.options import EXIT_FAILED, AsJson, Data, Seed, Workers, absolute, duration, show_json, show_table
+from shiftproof.cli.options import (
+    EXIT_FAILED,
+    AsJson,
+    Data,
+    NoiseSeed,
+    SampleSeed,
+    Split,
+    Workers,
+    absolute,
+    duration,
+    repeat_command,
+    show_json,
+    show_table,
+)
 
 if TYPE_CHECKING:
     from shiftproof.certification import Certifier
@@ -77,8 +90,10 @@ def command(
     precision: Annotated[str, typer.Option("--precision", help="f32, or bf16 where the processor has it.")] = "f32",
     backend: Annotated[str, typer.Option("--backend", help="torch, or openvino (extra 'fast').")] = "torch",
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many samples a domain.")] = None,
+    sample_seed: SampleSeed = 0,
+    split: Split = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="Say what it would cost, and stop.")] = False,
-    seed: Seed = 0,
+    seed: NoiseSeed = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder to write to.", show_default="runs/certify-<hash>")
     ] = None,
@@ -100,6 +115,7 @@ def command(
 
     from shiftproof.certification import CERTIFIERS, Radii
     from shiftproof.domains import load_domains
+    from shiftproof.domains.splits import check_part
     from shiftproof.errors import UsageError
     from shiftproof.execution import check_writable
     from shiftproof.models import MODELS, load_model
@@ -110,6 +126,7 @@ def command(
     from shiftproof.studies.resolved import digest
 
     check_compute(precision, backend)
+    check_part(split)
     asked_radii = None if radii is None else Radii(_numbers(radii)).radii
     alphas = [] if alpha is None else list(_numbers(alpha))
     options = options_from(set_ or [])
@@ -128,21 +145,22 @@ def command(
     if model in MODELS:
         raise UsageError(f"{model!r} is a network without training; certify a trained one: --model file:PATH")
     check_trained(model, options["model"])
-    loaded = load_model(model, domains, seed=seed, **options["model"])
+    loaded = load_model(model, domains, seed=seed or 0, **options["model"])
     # what a function of the user's returns is as it is: a model in train mode is refused
     if not model.startswith("python:"):
         loaded.eval()
-    where = places(domains, _names(domain), model, limit)
     shaped = "calibration" in CERTIFIERS[certifier].options
     if calibration is not None and not shaped:
         raise UsageError(f"--calibration means nothing to {certifier}")
     pool = calibration_pool(domains, _names(calibration), model) if shaped else None
+    where = places(domains, _names(domain), model, limit, sample_seed, split, [one.name for one in pool or ()])
     source: dict[str, Any] = {
         "model": absolute(model),
         "data": absolute(data),
         "options": {key: options[key] for key in ("data", "model")},
     }
     source |= {"certifier": certifier, "limit": limit, "domain": domain, "calibration": calibration}
+    source |= {"sample_seed": sample_seed, "split": split}
     question = Question(loaded, where, settings, alphas[1:], seed, precision, backend, pool, source)  # type: ignore[arg-type]
     question.check()
     count = workers or os.cpu_count() or 1
@@ -165,6 +183,9 @@ def command(
         return
     _show(where, series, shown, sum(result.certificates.passes for result in results))
     _show_caps(results)
+    if (used := results[0].certificates.seed) is not None and seed is None and any(one.alpha > 0 for one in series):
+        typer.echo(f"\nThe seed of the noise, {used}, was drawn for this run. The same votes again:")
+        typer.echo(f"  {repeat_command(used)}")
     typer.echo(f"\nwritten to {folder}: certificates/, logs/, tables/certified.csv, figures/certified.svg and .png")
 
 
@@ -260,7 +281,8 @@ def _show(where: list[Place], series: list[Series], radii: tuple[float, ...], pa
         mean = f"{_radius(one.mean_radius())}{' or more' if one.biased else ''}\n"
         mean += f"{_radius(one.mean_radius('correct'))} if right"
         abstained = "not known" if one.abstained is None else f"{one.abstained:.1%}"
-        rows.append([one.domain, one.title, f"{one.alpha:g}", *cells, mean, abstained])
+        domain = f"{one.domain}\n{one.note}" if one.note else one.domain
+        rows.append([domain, one.title, f"{one.alpha:g}", *cells, mean, abstained])
     show_table(header, rows)
     for place in where:
         typer.echo(f"{place.domain.name}: {len(place.domain):,} images ({place.what})")

@@ -26,6 +26,7 @@ from shiftproof.cli import (
     verify,
 )
 from shiftproof.cli.options import EXIT_FAILED
+from shiftproof.cli.options import arguments as typed
 from shiftproof.errors import CheckFailed, ShiftproofError, suggestion
 from shiftproof.execution.signals import terminate_as_interrupt
 
@@ -75,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _main(given: list[str]) -> NoReturn:
+    typed.set(given)
     command = typer.main.get_command(app)
     try:
         code = command.main(given, prog_name="shiftproof", standalone_mode=False)

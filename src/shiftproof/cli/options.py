@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,15 +22,20 @@ __all__ = [
     "AsJson",
     "Data",
     "Device",
+    "NoiseSeed",
     "Out",
+    "SampleSeed",
     "Seed",
     "Set",
+    "Split",
     "Workers",
     "absolute",
     "accuracy_json",
+    "arguments",
     "duration",
     "measures_json",
     "options_of_set",
+    "repeat_command",
     "show_accuracy",
     "show_findings",
     "show_json",
@@ -38,6 +45,21 @@ __all__ = [
 
 Data = Annotated[str, typer.Option("--data", help="A data set's name, folder:PATH or hf:NAME. See: shiftproof data ls")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all randomness.")]
+NoiseSeed = Annotated[
+    int | None,
+    typer.Option("--seed", min=0, help="Seed of noise and all else that is random.", show_default="drawn, and kept"),
+]
+SampleSeed = Annotated[
+    int, typer.Option("--sample-seed", min=0, help="Seed by which --limit chooses samples, at random.")
+]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        "--split",
+        help="Which part of each domain: all, train, validation, test, held-out.",
+        show_default="all; held-out of domains that the model's record says it was trained on",
+    ),
+]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="runs/<name>-<hash>")]
 Set = Annotated[
     list[str] | None,
@@ -52,6 +74,8 @@ Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda ...")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout instead of tables.")]
 
 EXIT_FAILED = 2
+arguments: ContextVar[list[str]] = ContextVar("arguments")
+"""What was typed after the program's name."""
 STYLES = {"pass": "green", "warn": "yellow", "fail": "bold red"}
 
 
@@ -60,6 +84,11 @@ def absolute(spec: str) -> str:
     kind, colon, path = spec.partition(":")
     local = kind in ("file", "folder") or (kind == "hf" and Path(path).is_dir())
     return f"{kind}:{Path(path).resolve()}" if colon and local else spec
+
+
+def repeat_command(seed: int) -> str:
+    """What to type to get the same random draws again."""
+    return shlex.join(["shiftproof", *arguments.get([]), "--seed", str(seed)])
 
 
 def duration(seconds: float) -> str:
@@ -112,9 +141,13 @@ def show_measures(table: SideBySide) -> None:
         one = row.measure
         name = f"{one.model}: {one.title}" if several else one.title
         kind = "guaranteed" if one.kind == "certified" else "measured"
-        cells = [f"{e.value:.1%}\n[dim]{100 * e.low:.1f} to {100 * e.high:.1f}[/]" for e in row.accuracy.values()]
+        cells = [
+            f"{e.value:.1%}\n[dim]{100 * e.low:.1f} to {100 * e.high:.1f}{_below(row.note(domain))}[/]"
+            for domain, e in row.accuracy.items()
+        ]
         if row.gap is not None:
-            cells.append(f"{points(row.gap.value)}\n[dim]{points(row.gap.low)} to {points(row.gap.high)}[/]")
+            interval = f"{points(row.gap.low)} to {points(row.gap.high)}{_below(row.note())}"
+            cells.append(f"{points(row.gap.value)}\n[dim]{interval}[/]")
         shown.add_row(f"{escape(name)}\n[dim]{kind}, {one.classifier} classifier[/]", *cells)
     _console().print(shown)
 
@@ -154,13 +187,18 @@ def show_accuracy(table: Table) -> None:
         shown.add_column("gap\npoints lost", justify="right")
     for row in table.rows:
         cells = [
-            f"{e.value:.1%}\n[dim]{100 * e.low:.1f} to {100 * e.high:.1f}[/]"
-            for e in map(row.accuracy.__getitem__, table.domains)
+            f"{e.value:.1%}\n[dim]{100 * e.low:.1f} to {100 * e.high:.1f}{_below(row.note(domain))}[/]"
+            for domain, e in ((domain, row.accuracy[domain]) for domain in table.domains)
         ]
         if row.gap is not None:
-            cells.append(f"{points(row.gap.value)}\n[dim]{points(row.gap.low)} to {points(row.gap.high)}[/]")
+            interval = f"{points(row.gap.low)} to {points(row.gap.high)}{_below(row.note())}"
+            cells.append(f"{points(row.gap.value)}\n[dim]{interval}[/]")
         shown.add_row(escape(row.model), *cells)
     _console().print(shown)
+
+
+def _below(note: str) -> str:
+    return f"\n{note}" if note else ""
 
 
 def accuracy_json(table: Table) -> dict[str, dict[str, Any]]:
@@ -170,6 +208,7 @@ def accuracy_json(table: Table) -> dict[str, dict[str, Any]]:
         "interval": {row.model: {d: [e.low, e.high] for d, e in row.accuracy.items()} for row in table.rows},
         "gap": {row.model: None if row.gap is None else row.gap.value for row in table.rows},
         "gap_interval": {row.model: None if row.gap is None else [row.gap.low, row.gap.high] for row in table.rows},
+        "seen_in_training": {row.model: {d: row.seen.get(d, "no") for d in row.accuracy} for row in table.rows},
     }
 
 
@@ -187,6 +226,8 @@ def measures_json(table: SideBySide) -> list[dict[str, Any]]:
             "interval": {domain: [e.low, e.high] for domain, e in row.accuracy.items()},
             "gap": None if row.gap is None else row.gap.value,
             "gap_interval": None if row.gap is None else [row.gap.low, row.gap.high],
+            "seen_in_training": {domain: row.measure.seen_in([domain]) for domain in row.accuracy},
+            "gap_seen_in_training": None if row.gap is None else row.measure.seen_in(row.accuracy),
         }
         for row in table.rows
     ]

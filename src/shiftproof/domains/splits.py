@@ -6,10 +6,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.domains.domain import Domain
-from shiftproof.errors import DataError
+from shiftproof.errors import DataError, UnknownName
+from shiftproof.rng import derive
 from shiftproof.types import IntArray
 
-__all__ = ["VALIDATION_FRACTION", "held_out", "stratified", "train_part", "validation_part"]
+__all__ = [
+    "PARTS",
+    "VALIDATION_FRACTION",
+    "check_part",
+    "first_samples",
+    "held_out",
+    "part_of",
+    "random_order",
+    "train_part",
+    "validation_part",
+]
+
+PARTS = ("all", "train", "validation", "test", "held-out")
+"""Parts of a domain by name; held out are the test rows where the data set has them, else the validation part."""
 
 VALIDATION_FRACTION = 0.2
 """DomainBed's 80/20."""
@@ -32,13 +46,51 @@ def held_out(domain: Domain) -> Domain:
     return validation_part(domain)
 
 
-def stratified(domain: Domain, limit: int | None) -> Domain:
-    """At most `limit` samples, every class in its share: equal steps through samples that are sorted by class."""
+def check_part(name: str | None) -> str | None:
+    """The name of a part, or None; UnknownName for any other."""
+    if name is not None and name not in PARTS:
+        raise UnknownName("part of the data", name, PARTS)
+    return name
+
+
+def part_of(domain: Domain, name: str) -> Domain:
+    """The part of a domain called all, train, validation, test or held-out."""
+    check_part(name)
+    if name == "all":
+        return domain
+    if name == "held-out":
+        return held_out(domain)
+    if name == "test" and not (domain.splits is not None and np.any(domain.splits == "test")):
+        raise DataError(
+            f"domain {domain.name!r} has no rows that are marked as test; take --split held-out, which is "
+            "the fifth that training leaves out, or --split all"
+        )
+    return _part(domain, name)
+
+
+def random_order(domain: Domain, sample_seed: int = 0) -> IntArray:
+    """The indices of all samples in a random order: that of their units, and within a unit that of the samples.
+
+    It depends on the seed, groups and ids alone, so that equal ids in two domains come in the same order.
+    """
+    ids = [derive(sample_seed, "samples", str(one)) for one in domain.ids]
+    if domain.groups is None:
+        keys = [(one, 0) for one in ids]
+    else:
+        places = {group: derive(sample_seed, "samples", str(group)) for group in set(domain.groups.tolist())}
+        keys = [(places[group], one) for group, one in zip(domain.groups, ids, strict=True)]
+    return np.array(sorted(range(len(ids)), key=keys.__getitem__), np.int64)
+
+
+def first_samples(domain: Domain, limit: int | None, sample_seed: int = 0) -> Domain:
+    """At most `limit` samples: the first in a random order, whole groups where there are any; the last may be cut.
+
+    A simple random sample, which an interval may speak of: no class, no file name has a say in it. A larger limit
+    takes the same samples and more.
+    """
     if limit is None or limit >= len(domain):
         return domain
-    by_class = np.argsort(domain.labels, kind="stable")
-    steps = (np.arange(limit) + 0.5) * len(domain) / limit
-    return domain.subset(np.sort(by_class[steps.astype(np.int64)]))
+    return domain.subset(np.sort(random_order(domain, sample_seed)[:limit]))
 
 
 def parts(domain: Domain) -> IntArray:

@@ -92,10 +92,18 @@ def radius_interval(
 
 
 def radius_difference(
-    one: Certificates, other: Certificates, labels: ArrayLike, seed: int = 0, level: float = 0.95
+    one: Certificates,
+    other: Certificates,
+    labels: ArrayLike,
+    seed: int = 0,
+    level: float = 0.95,
+    groups: ArrayLike | None = None,
 ) -> Estimate:
-    """By how much one model's average certified radius exceeds another's on the same samples; paired."""
-    return bootstrap_difference([_sample(one, labels)], [_sample(other, labels)], seed, level=level)
+    """By how much one model's average certified radius exceeds another's on the same samples; paired.
+
+    With `groups` (patients), whole groups are resampled.
+    """
+    return bootstrap_difference([_sample(one, labels, groups)], [_sample(other, labels, groups)], seed, level=level)
 
 
 def credit(certificates: Certificates, labels: ArrayLike) -> FloatArray:

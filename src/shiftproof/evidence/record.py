@@ -5,7 +5,7 @@ Every number in every table, curve and claim is a pure function of these rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from shiftproof.statistics import Sample
 
-__all__ = ["SCHEMA", "Evidence"]
+__all__ = ["SCHEMA", "Evidence", "seen_note", "worst_seen"]
 
 SCHEMA = pa.schema(
     [
@@ -28,6 +28,10 @@ SCHEMA = pa.schema(
         ("classifier", pa.string()),
         ("sample", pa.string()),
         ("group", pa.string()),
+        # all | simple | balanced: how the samples of the domain were chosen
+        ("sampled", pa.string()),
+        # no | unknown | yes: whether the model was trained on them
+        ("seen_in_training", pa.string()),
         ("label", pa.int64()),
         ("prediction", pa.int64()),
         ("correct", pa.bool_()),
@@ -77,6 +81,21 @@ SCHEMA = pa.schema(
 )
 
 
+def worst_seen(values: Iterable[str | None]) -> str:
+    """yes if any of them says so, unknown if any does, else no: what rests on several is no better than the worst."""
+    found = set(values)
+    return next((one for one in ("yes", "unknown") if one in found), "no")
+
+
+def seen_note(seen: str, before: str = "") -> str:
+    """What stands beside a figure whose samples the model may have been trained on; nothing if it was not.
+
+    >>> seen_note("unknown", "; ")
+    '; seen in training: unknown'
+    """
+    return "" if seen == "no" else f"{before}seen in training: {seen}"
+
+
 class Evidence:
     """Rows of evidence: `evidence.where(model="erm", domain="e=0.9")`, `evidence["correct"]`."""
 
@@ -103,6 +122,11 @@ class Evidence:
     def grouped(self) -> bool:
         """Whether every row belongs to a group."""
         return len(self) > 0 and self.table.column("group").null_count == 0
+
+    @property
+    def seen_in_training(self) -> str:
+        """no | unknown | yes: the worst that is known of any row's sample."""
+        return worst_seen(self.distinct("seen_in_training"))
 
     def where(self, **values: str) -> Evidence:
         """The rows in which every named column has the given value."""

@@ -55,6 +55,13 @@ class Journal:
         except OSError as error:
             raise StorageError(f"can't write the journal {path}: {error.strerror or error}") from error
 
+    @staticmethod
+    def identity_at(path: Path) -> dict[str, Any] | None:
+        """The identity of the journal at `path`; None if there is none that is intact."""
+        record = next((one for one, _ in _records(path)), {})
+        identity: dict[str, Any] | None = record.get("identity")
+        return identity
+
     def append(self, key: str, value: Any) -> None:
         """Record what is done of the piece `key`, in place of what was said of it before.
 

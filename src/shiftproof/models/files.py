@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from shiftproof.errors import ModelError
 from shiftproof.execution import write_atomically, write_json
 from shiftproof.execution.archives import DAMAGED_ZIP, read_member, unpacked_size
-from shiftproof.models.outputs import logits_of
 
-__all__ = ["behaviour", "file_hash", "fingerprint", "load_weights", "read_weights", "save_model", "weight_bytes"]
+__all__ = ["file_hash", "fingerprint", "load_weights", "read_weights", "save_model", "weight_bytes"]
 
 _PICKLE_STARTS = (b"PK", b"\x80")
 MOST_UNPACKED = 20
@@ -59,17 +58,6 @@ def weight_bytes(model: nn.Module) -> bytes:
 def fingerprint(model: nn.Module) -> str:
     """A hash of all weights and buffers."""
     return hashlib.sha256(weight_bytes(model)).hexdigest()
-
-
-def behaviour(model: nn.Module, inputs: Tensor) -> str:
-    """A hash of what the model says to some inputs, coarse enough for rounding.
-
-    Two models with equal weights may differ in code, attributes or hooks; this tells most of them apart.
-    """
-    logits = logits_of(model, inputs).float().cpu()
-    largest = float(logits.nan_to_num(0, 0, 0).abs().max()) or 1.0
-    coarse = (64 * logits / largest).nan_to_num().round()
-    return hashlib.sha256(coarse.to(torch.int64).numpy().tobytes()).hexdigest()[:16]
 
 
 def file_hash(path: Path) -> str:

@@ -19,7 +19,7 @@ from shiftproof.domains.domain import BLOCK_SAMPLES
 from shiftproof.errors import ModelError
 from shiftproof.evidence import SCHEMA, Evidence, EvidenceStore
 from shiftproof.execution import Journal, Mode, progress_bar, run_shards, single_threaded
-from shiftproof.models.files import fingerprint
+from shiftproof.models.identity import identity_of
 from shiftproof.types import Cost, IntArray
 
 __all__ = [
@@ -92,18 +92,18 @@ def run_probe(
     workers: int = 1,
     progress: Mode = "auto",
     calibration: Domains | None = None,
+    facts: Mapping[str, str] | None = None,
 ) -> Evidence:
-    """Measure every sample of `domain`; what an earlier, killed run has done is not done again."""
+    """Measure every sample of `domain`; what an earlier, killed run has done is not done again.
+
+    `facts` are what is known of the samples: how they were `sampled`, whether they were `seen_in_training`.
+    """
     name = PROBES.name_of(probe)
     options = {option: getattr(probe, option) for option in options_of(type(probe))}
     path = store.path(model_name, domain.name, f"{name} {options}" if options else name)
-    identity = {
-        "probe": repr(probe),
-        "weights": fingerprint(model),
-        "data": domain.fingerprint,
-        "seed": seed,
-        "format": 1,
-    }
+    known = dict(facts or {})
+    asked = {"probe": repr(probe), **known}
+    identity = identity_of(asked, model, domain, seed=seed, calibration=calibration)
     finished = store.finished(path, identity)
     if finished is not None:
         return finished
@@ -120,6 +120,7 @@ def run_probe(
             "classifier": probe.classifier,
             "seed": seed,
             "precision": "f32",
+            **known,
         }
         rows = _rows(columns, domain, constants)
         store.finish(path, rows, identity)

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from shiftproof.certification import Certificates
 from shiftproof.evidence import Evidence
 from shiftproof.evidence.certified import NOTHING, abstention_rate, credit, curve, curve_band, envelope, mean_credit
+from shiftproof.evidence.record import seen_note
 from shiftproof.execution import write_atomically
 from shiftproof.report.cells import csv_text
 from shiftproof.report.chart import PALETTE, chart_png, chart_svg
@@ -62,6 +63,12 @@ class Series:
     alpha: float
     guarantee: str
     classifier: str
+    seen: str = "no"
+
+    @property
+    def note(self) -> str:
+        """What is said beside its figures if the model may have been trained on the samples."""
+        return seen_note(self.seen)
 
     @property
     def heading(self) -> str:
@@ -90,8 +97,9 @@ def series_of(
     certificates: Certificates,
     labels: ArrayLike,
     groups: NDArray[np.object_] | None = None,
+    seen: str = "no",
 ) -> Series:
-    """From certificates; `groups` (patients) are what a bootstrap may not tear apart."""
+    """From certificates; `groups` (patients) are what a bootstrap may not tear apart; `seen` in training: no | ..."""
     return Series(
         model,
         domain,
@@ -108,6 +116,7 @@ def series_of(
         certificates.alpha,
         certificates.guarantee,
         certificates.classifier,
+        seen,
     )
 
 
@@ -154,6 +163,7 @@ def _series(rows: Evidence) -> Series:
         float(first("alpha")),
         str(first("guarantee")),
         str(first("classifier")),
+        rows.seen_in_training,
     )
 
 
@@ -189,21 +199,22 @@ def figures(one: Series, radii: Sequence[float]) -> dict[str, Any]:
         "norm": one.norm,
         "units": one.units,
         "guarantee": one.guarantee,
+        "seen_in_training": one.seen,
     }
 
 
 def certified_csv(series: Sequence[Series], radii: Sequence[float]) -> str:
     """One line a number, in full."""
     header = ["model", "domain", "certificate", "norm", "alpha", "metric", "radius", "value", "low", "high", "n"]
-    lines: list[list[Any]] = [header]
+    lines: list[list[Any]] = [[*header, "seen_in_training"]]
     for one in series:
         head = [one.model, one.domain, one.title, one.norm, one.alpha]
         for radius in radii:
             e = one.at(radius)
-            lines.append([*head, "certified accuracy", radius, e.value, e.low, e.high, e.n])
+            lines.append([*head, "certified accuracy", radius, e.value, e.low, e.high, e.n, one.seen])
         for over in ("all", "correct"):
-            lines.append([*head, f"average certified radius, {over}", "", one.mean_radius(over), "", "", ""])
-        lines.append([*head, "abstained", "", "" if one.abstained is None else one.abstained, "", "", ""])
+            lines.append([*head, f"average certified radius, {over}", "", one.mean_radius(over), "", "", "", one.seen])
+        lines.append([*head, "abstained", "", "" if one.abstained is None else one.abstained, "", "", "", one.seen])
     return csv_text(lines)
 
 

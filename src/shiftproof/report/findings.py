@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
 
 from shiftproof.evidence import Evidence, metrics
+from shiftproof.evidence.record import seen_note, worst_seen
 from shiftproof.report.certified import Series
 from shiftproof.report.tables import Row, Table, points
 from shiftproof.types import Finding
@@ -28,13 +29,16 @@ def shift_findings(table: Table, labels: Mapping[str, Mapping[str, int]]) -> Ite
 
 def _finding(row: Row, table: Table, labels: Mapping[str, Mapping[str, int]]) -> Finding:
     here = mean(row.accuracy[source].value for source in table.sources)
+    note = f" ({row.note()})" if row.note() else ""
     if all(row.accuracy[source].low <= _constant(source, table.sources, labels) for source in table.sources):
-        message = f"{row.model}: {here:.0%} on the domains it was trained on is not better than one answer for all"
+        message = (
+            f"{row.model}: {here:.0%} on the domains it was trained on{note} is not better than one answer for all"
+        )
         return Finding("warn", "not-learned", message)
     if table.target is None or row.gap is None:
-        return Finding("pass", "learned", f"{row.model}: {here:.0%} on the domains it was trained on")
+        return Finding("pass", "learned", f"{row.model}: {here:.0%} on the domains it was trained on{note}")
     gap, there, guessing = row.gap, row.accuracy[table.target], 1 / len(labels[table.target])
-    measured = f"{row.model}: {here:.0%} on the domains it was trained on, {there.value:.0%} on {table.target}"
+    measured = f"{row.model}: {here:.0%} on the domains it was trained on{note}, {there.value:.0%} on {table.target}"
     size = f"{points(gap.value).lstrip('+')} points ({points(gap.low)} to {points(gap.high)})"
     if gap.low > 0 and there.high < guessing:
         return Finding("fail", "collapse", f"{measured}: it loses {size} and is worse than guessing ({guessing:.0%})")
@@ -98,9 +102,11 @@ def certificate_findings(
             continue
         there = mine[target]
         what = f"right and certified within a radius of {radius:g} ({there.norm}, {there.units})"
+        note = seen_note(worst_seen(one.seen for one in [*here, there]))
+        trained = f"the domains it was trained on{f' ({note})' if note else ''}"
         measured = (
             f"{model}, {there.title}: {mean(one.at(radius).value for one in here):.0%} of the images of "
-            f"the domains it was trained on are {what}, {there.at(radius).value:.0%} of those of {target}"
+            f"{trained} are {what}, {there.at(radius).value:.0%} of those of {target}"
         )
         if not there.at(radius).value and not any(one.at(radius).value for one in here):
             yield Finding(

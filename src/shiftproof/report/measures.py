@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from shiftproof.evidence import Evidence, metrics
+from shiftproof.evidence.record import seen_note, worst_seen
 from shiftproof.perturbations.threat import eps_text
 from shiftproof.report.cells import csv_text
 from shiftproof.report.certified import Series, series_of_evidence
@@ -24,7 +25,8 @@ Kind = Literal["clean", "attacked", "corrupted", "certified"]
 class Measure:
     """One thing measured of one model: a number from 0 to 1 for every sample of every domain.
 
-    `size` is the eps of an attack or the radius of a certificate, in `norm` and `units`; nothing else has one.
+    `size` is the eps of an attack or the radius of a certificate, in `norm` and `units`; nothing else has one. `seen`
+    says of each domain whether the model was trained on the samples: no | unknown | yes.
     """
 
     model: str
@@ -36,6 +38,11 @@ class Measure:
     units: str = ""
     size: float = 0.0
     noise: str = ""
+    seen: Mapping[str, str] = field(default_factory=dict)
+
+    def seen_in(self, domains: Iterable[str]) -> str:
+        """What a figure that rests on these domains must say: no | unknown | yes."""
+        return worst_seen(self.seen.get(domain, "no") for domain in domains)
 
     def at(self, domain: str) -> Estimate:
         """The mean of a domain with its 95 % interval: Clopper-Pearson where samples are right or wrong, each alone."""
@@ -67,6 +74,10 @@ class Line:
         """Whose it is."""
         return self.measure.model
 
+    def note(self, domain: str | None = None) -> str:
+        """What is said beside the figure of a domain, or beside the gap, if its samples may have been trained on."""
+        return seen_note(self.measure.seen_in(self.accuracy if domain is None else [domain]))
+
 
 @dataclass(frozen=True)
 class SideBySide:
@@ -84,13 +95,14 @@ class SideBySide:
     def csv(self) -> str:
         """One line for each number, in full."""
         header = ["model", "measure", "classifier", "norm", "size", "domain", "value", "low", "high", "n"]
-        lines: list[list[Any]] = [header]
+        lines: list[list[Any]] = [[*header, "seen_in_training"]]
         for row in self.rows:
             one = row.measure
             head = [one.model, one.title, one.classifier, one.norm, one.size]
             numbers = [(domain, row.accuracy[domain]) for domain in self.domains]
             for domain, e in numbers + ([] if row.gap is None else [("gap", row.gap)]):
-                lines.append([*head, domain, e.value, e.low, e.high, e.n])
+                seen = one.seen_in(self.domains if domain == "gap" and e is row.gap else [domain])
+                lines.append([*head, domain, e.value, e.low, e.high, e.n, seen])
         return csv_text(lines)
 
 
@@ -110,6 +122,8 @@ def measures_of(rows: Evidence, model: str) -> list[Measure]:
     """What was measured of one model, from its rows."""
     attacked = list(_attacked(rows, model))
     every = [*_clean(rows, model), *attacked, *_corrupted(rows, model), *_certified(rows, model, attacked)]
+    seen = {str(domain): rows.where(domain=domain).seen_in_training for domain in rows.distinct("domain")}
+    every = [replace(one, seen=seen) for one in every]
     return sorted(every, key=lambda one: get_args(Kind).index(one.kind))
 
 

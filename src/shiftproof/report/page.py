@@ -15,6 +15,7 @@ from markupsafe import Markup
 from shiftproof.certification import TOGETHER
 from shiftproof.errors import UnknownName
 from shiftproof.evidence import Evidence, slug
+from shiftproof.evidence.record import seen_note
 from shiftproof.execution import write_atomically
 from shiftproof.probes.counterfactual import counterfactual_findings
 from shiftproof.probes.sandwich import sandwich_summary
@@ -64,6 +65,24 @@ class Report:
     notes: Sequence[Finding]
     seed: int
     trained_here: bool = True
+
+    def note(self, model: str, domain: str) -> str:
+        """What is said beside figures of a model on a domain, if it may have been trained on the samples."""
+        return seen_note(self._seen.get((model, domain), "no"), ", ")
+
+    @cached_property
+    def _seen(self) -> dict[tuple[str, str], str]:
+        rows = self.evidence
+        return {
+            (str(model), str(domain)): rows.where(model=model, domain=domain).seen_in_training
+            for model in rows.distinct("model")
+            for domain in rows.distinct("domain")
+        }
+
+    @property
+    def seen_somewhere(self) -> bool:
+        """Whether any figure rests on samples that a model may have been trained on."""
+        return any(seen != "no" for seen in self._seen.values())
 
     def table(self) -> Table:
         """Accuracy per model and domain."""

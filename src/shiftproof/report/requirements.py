@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from shiftproof.errors import UsageError
 from shiftproof.evidence import Evidence
+from shiftproof.evidence.record import seen_note
 from shiftproof.perturbations.threat import parse_eps
 from shiftproof.report.certified import series_of_evidence
 from shiftproof.report.measures import Measure, measures_of
@@ -35,10 +36,12 @@ class Outcome:
     met: bool
     measured: Estimate
     domain: str
+    seen_in_training: str = "no"
 
     def __str__(self) -> str:
         verb = "is met" if self.met else "is not met"
-        return f"{self.text} {verb}: {self.measured.format()} on {self.domain}"
+        note = seen_note(self.seen_in_training, ", ")
+        return f"{self.text} {verb}: {self.measured.format()} on {self.domain}{note}"
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,8 @@ class Requirement:
         ]
         sought = min if self.sign.startswith(">") else max
         measured, domain = sought(estimates, key=lambda one: one[0].value)
-        return Outcome(self.text, _COMPARED[self.sign](measured.value, self.least), measured, domain)
+        seen = evidence.where(domain=domain).seen_in_training
+        return Outcome(self.text, _COMPARED[self.sign](measured.value, self.least), measured, domain, seen)
 
     def _measured(self, evidence: Evidence, domain: str) -> Estimate:
         if self.kind == "certified":

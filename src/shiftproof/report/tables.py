@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from shiftproof.evidence import Evidence, metrics
+from shiftproof.evidence.record import seen_note, worst_seen
 from shiftproof.report.cells import csv_text, latex_cell, markdown_cell
 from shiftproof.types import Estimate
 
@@ -18,11 +19,19 @@ NOT_STRESSED = ("clean", "certify", "counterfactual", "corrupt", "attack", "sear
 
 @dataclass(frozen=True)
 class Row:
-    """One model: accuracy on each domain, and what is lost between sources and target (None without a target)."""
+    """One model: accuracy on each domain, and what is lost between sources and target (None without a target).
+
+    `seen` says of each domain whether the model was trained on the samples: no | unknown | yes.
+    """
 
     model: str
     accuracy: dict[str, Estimate]
     gap: Estimate | None
+    seen: Mapping[str, str] = field(default_factory=dict)
+
+    def note(self, domain: str | None = None) -> str:
+        """What is said beside the figure of a domain, or beside the gap, if its samples may have been trained on."""
+        return seen_note(worst_seen(self.seen.values()) if domain is None else self.seen.get(domain, "no"))
 
 
 @dataclass(frozen=True)
@@ -43,8 +52,8 @@ class Table:
         last = [] if self.target is None else ["gap in points"]
         header = ["model", *(self.heading(domain) for domain in self.domains), *last]
         rows = [
-            [row.model, *(row.accuracy[domain].format() for domain in self.domains)]
-            + ([] if row.gap is None else [row.gap.format(points)])
+            [row.model, *(_noted(row.accuracy[domain].format(), row.note(domain)) for domain in self.domains)]
+            + ([] if row.gap is None else [_noted(row.gap.format(points), row.note())])
             for row in self.rows
         ]
         return [header, *rows]
@@ -56,13 +65,14 @@ class Table:
     def csv(self) -> str:
         """One line for each model and domain, numbers in full."""
         header = ["model", "domain", "role", "metric", "value", "low", "high", "level", "n", "method"]
-        lines: list[list[Any]] = [header]
+        lines: list[list[Any]] = [[*header, "seen_in_training"]]
         for row in self.rows:
             numbers = [(domain, "accuracy", row.accuracy[domain]) for domain in self.domains]
             numbers += [] if row.gap is None else [(self.target or "", "gap", row.gap)]
             for domain, metric, e in numbers:
                 role = "target" if domain == self.target else "source"
-                lines.append([row.model, domain, role, metric, e.value, e.low, e.high, e.level, e.n, e.method])
+                seen = worst_seen(row.seen.values()) if metric == "gap" else row.seen.get(domain, "no")
+                lines.append([row.model, domain, role, metric, e.value, e.low, e.high, e.level, e.n, e.method, seen])
         return csv_text(lines)
 
     def markdown(self) -> str:
@@ -124,8 +134,13 @@ def _table(evidence: Evidence, sources: Sequence[str], target: str | None, seed:
         gap = None
         if target is not None:
             gap = metrics.gap([of_domain[source].sample() for source in sources], of_domain[target].sample(), seed)
-        rows.append(Row(model, accuracy, gap))
+        seen = {domain: rows_.seen_in_training for domain, rows_ in of_domain.items()}
+        rows.append(Row(model, accuracy, gap, seen))
     return Table(tuple(sources), target, rows)
+
+
+def _noted(figure: str, note: str) -> str:
+    return f"{figure}, {note}" if note else figure
 
 
 def points(value: float) -> str:

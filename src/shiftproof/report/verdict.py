@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shiftproof.evidence import Evidence
+from shiftproof.evidence.record import seen_note
 from shiftproof.perturbations.threat import eps_text
 from shiftproof.report.corrupted import corrupted_of
 from shiftproof.report.measures import Measure, measures_of
@@ -59,6 +60,8 @@ def _sentences(
         sentence = f"On {where} {who} is right on {', '.join(figures)}"
         if target is not None:
             sentence += f"; on the training domains {' / '.join(_percent(one, sources) for one in shown)}"
+        seen = shown[0].measure.seen_in([*there, *sources])
+        sentence += f" ({note})" if (note := seen_note(seen)) else ""
         yield f"{sentence}."
         if target is not None:
             yield from _compared(shown, sources, target, seed)

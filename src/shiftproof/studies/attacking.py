@@ -17,7 +17,7 @@ from shiftproof.attacks.validity import validity_findings
 from shiftproof.errors import DataError, UsageError
 from shiftproof.evidence import metrics
 from shiftproof.execution import Mode, read_json, write_atomically, write_json
-from shiftproof.models.files import fingerprint
+from shiftproof.models.identity import identity_of
 from shiftproof.perturbations import Threat
 from shiftproof.perturbations.noise import Noise, label
 from shiftproof.report.cells import csv_text
@@ -53,6 +53,7 @@ class Attacked:
             "domain": self.place.domain.name,
             "images": len(self.results[0]),
             "what": self.place.what,
+            **self.place.facts,
             "classifier": self.results[0].classifier,
             "how": self.results[0].how,
             "threat": self.results[0].threat.kind,
@@ -85,13 +86,13 @@ class Assault:
     @property
     def asked(self) -> dict[str, Any]:
         """All that can change a number, in a form that fits into JSON."""
+        same = identity_of(repr(self.attack), self.model, [place.domain for place in self.where], seed=self.seed)
         return {
-            "model": fingerprint(self.model),
-            "data": {place.domain.name: place.domain.fingerprint for place in self.where},
-            "attack": repr(self.attack),
+            "attack": same.pop("asked"),
+            "model": same.pop("weights"),
             "eps": sorted(set(self.budgets)),
             "smoothed": None if self.smoothed is None else repr(self.smoothed),
-            "seed": self.seed,
+            **same,
         }
 
     def check(self, folder: Path) -> None:
@@ -165,19 +166,17 @@ class Assault:
 def attacked_csv(answers: Sequence[Attacked]) -> str:
     """One line a number, in full."""
     header = ["domain", "classifier", "threat", "norm", "eps", "metric", "value", "low", "high", "n", "method"]
-    lines: list[list[Any]] = [header]
+    lines: list[list[Any]] = [[*header, "seen_in_training"]]
     for one in answers:
         first = one.results[0]
         head = [one.place.domain.name, first.classifier, first.threat.kind, first.threat.norm]
-        e = one.clean
-        lines.append([*head, 0.0, "clean accuracy", e.value, e.low, e.high, e.n, e.method])
+        e, seen = one.clean, one.place.seen_in_training
+        lines.append([*head, 0.0, "clean accuracy", e.value, e.low, e.high, e.n, e.method, seen])
         for result in one.results:
             e, distance = one.accuracy(result), median_distance(result)
-            lines.append([*head, result.threat.eps, "accuracy", e.value, e.low, e.high, e.n, e.method])
-            counted = int(result.overturned.sum())
-            lines.append(
-                [*head, result.threat.eps, "median distance", "" if distance is None else distance, "", "", counted, ""]
-            )
+            lines.append([*head, result.threat.eps, "accuracy", e.value, e.low, e.high, e.n, e.method, seen])
+            counted, shown = int(result.overturned.sum()), "" if distance is None else distance
+            lines.append([*head, result.threat.eps, "median distance", shown, "", "", counted, "", seen])
     return csv_text(lines)
 
 

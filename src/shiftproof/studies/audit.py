@@ -13,9 +13,10 @@ from shiftproof.attacks.attack import as_victim, check_victim
 from shiftproof.attacks.victim import frozen
 from shiftproof.certification import Certifier
 from shiftproof.domains import Domain, Domains
+from shiftproof.domains.splits import check_part
 from shiftproof.errors import CheckFailed, DataError, UsageError
 from shiftproof.execution import Mode, check_writable, only_one, read_json
-from shiftproof.models.files import fingerprint
+from shiftproof.models.identity import identity_of
 from shiftproof.perturbations.deformation import Ball, as_ball
 from shiftproof.probes import PROBES
 from shiftproof.probes.certify import Certify
@@ -37,6 +38,7 @@ from shiftproof.studies.subject import (
     check_size,
     examined,
     measured_data,
+    measured_parts,
     oddities,
     unreachable,
     usual_certifiers,
@@ -64,17 +66,21 @@ def audit(
     strict: bool = False,
     out: Path | str | None = None,
     name: str = "model",
-    seed: int = 0,
+    seed: int | None = None,
+    sample_seed: int = 0,
+    split: str | None = None,
     workers: int = 1,
     progress: Mode = "auto",
 ) -> Run:
     """Measure a model of yours on its training domains and on the one it is shipped to: clean, attacked, corrupted and
     certified, on the same samples.
 
-    Sources are measured on their held-out part. At most `limit` samples of a domain are taken, every class in its
-    share; `budget` ("20m") says how much time there is, and decides how hard every question is asked. Without
-    `certifiers`, the majority vote under Gaussian noise is certified. `also` names further probes, such as "search" and
-    "input-robustness". The same call continues one that was stopped.
+    Nobody knows which samples of the sources the model was trained on, so that all are measured and marked; for one
+    that `sp.train` has trained, `split="held-out"` takes those that it was not. At most `limit` samples of a domain are
+    taken, at random by `sample_seed`; `budget` ("20m") says how much time there is, and decides how hard every question
+    is asked. Without `certifiers`, the majority vote under Gaussian noise is certified. Noise is keyed by a seed that
+    is drawn for the run and kept in its record, unless `seed` fixes it. `also` names further probes, such as "search"
+    and "input-robustness". The same call continues one that was stopped.
 
     >>> run = audit(model, sources, target, budget="5m")  # doctest: +SKIP
     >>> run.verdict, run.findings, run.report("report.html")  # doctest: +SKIP
@@ -88,7 +94,17 @@ def audit(
         chosen = usual_certifiers(subject) if certifiers is None else [recorded(one) for one in certifiers]
         wanted = wanted_of(threats, chosen, corruptions, severities, also)
         planned = plan_audit(
-            subject, wanted, limit, budget, strict=strict, out=out, seed=seed, workers=workers, progress=progress
+            subject,
+            wanted,
+            limit,
+            budget,
+            strict=strict,
+            out=out,
+            seed=seed,
+            sample_seed=sample_seed,
+            split=split,
+            workers=workers,
+            progress=progress,
         )
         check_writable(planned.folder)
         return planned.run(workers, progress)
@@ -147,7 +163,7 @@ class Planned:
         """Measure what is not measured."""
         subject, study, folder = self.subject, self.study, self.folder
         with only_one(folder):
-            record = new_record(study, resolved(study), self.data)
+            record = new_record(study, resolved(study), self.data, self.asked["seed"])
             record = start_or_continue(
                 folder,
                 {
@@ -156,6 +172,7 @@ class Planned:
                     "noticed": [vars(one) for one in self.noticed],
                     "left_out": {name: list(ids) for name, ids in self.data.left_out.items()},
                 },
+                self.asked["seed"],
             )
             found = [Finding(**one) for one in record["noticed"]]
             found += examined(subject, self.data, self.threats, study)
@@ -172,7 +189,9 @@ def plan_audit(
     *,
     strict: bool = False,
     out: Path | str | None = None,
-    seed: int = 0,
+    seed: int | None = None,
+    sample_seed: int = 0,
+    split: str | None = None,
     workers: int = 1,
     progress: Mode = "auto",
 ) -> Planned:
@@ -184,21 +203,23 @@ def plan_audit(
         raise UsageError(f"{subject.target.name!r} is both source and target; a target is what training leaves out")
     for threat in wanted.threats:
         check_size(threat, subject.sources.shape)
-    asked = _asked(subject, wanted, limit, budget, seed)
+    check_part(split)
+    asked = _asked(subject, wanted, limit, budget, seed) | {"sample_seed": sample_seed, "split": split}
     folder = Path(out) if out else Path("runs") / f"audit-{digest(asked)}"
     study, seconds = _begun(folder, asked), None
-    data, read = measured_data(subject, limit if study is None else study.limit, progress)
+    chosen = sample_seed, measured_parts(subject, split, wanted)
+    data, read = measured_data(subject, limit if study is None else study.limit, progress, *chosen)
     for domain in data.measured:
-        check_victim(as_victim(subject.model, None, 1, 1, seed), domain)
+        check_victim(as_victim(subject.model, None, 1, 1, 0), domain)
     noticed = [*oddities(data), *data_findings(data)]
     noticed += seen_target(subject.name, dict(subject.card), str(subject.data["name"]), subject.target)
     _refuse_if_strict([*read, *noticed], strict)
     if study is None:
         wanted, unable = applicable(subject, wanted, data)
         plan = fitting_plan(wanted, subject.model, data.measured, limit, available, workers)
-        study, seconds = _study(subject, plan, seed, budget), plan.seconds
+        study, seconds = _study(subject, plan, asked), plan.seconds
         if plan.limit != limit:
-            data, read = measured_data(subject, plan.limit, "off")
+            data, read = measured_data(subject, plan.limit, "off", *chosen)
         noticed += [*unable, *unreachable(study, wanted.threats, len(subject.sources.classes))]
         if available is not None and plan.seconds > available:
             message = f"the least that says anything takes about {plan.seconds:.0f} s, more than the budget of {budget}"
@@ -206,13 +227,14 @@ def plan_audit(
     return Planned(subject, folder, study, data, wanted.threats, asked, [*read, *noticed], seconds)
 
 
-def _asked(subject: Subject, wanted: Wanted, limit: int | None, budget: str | None, seed: int) -> dict[str, Any]:
+def _asked(subject: Subject, wanted: Wanted, limit: int | None, budget: str | None, seed: int | None) -> dict[str, Any]:
     """All that was asked for, in a form that fits into JSON: the name of the folder, and what a resume must match."""
     places = [*subject.sources, *([] if subject.target is None else [subject.target])]
+    same = identity_of("audit", subject.model, places, seed=seed)
     return {
-        "model": fingerprint(subject.model),
+        "model": same["weights"],
         "name": subject.name,
-        "data": {domain.name: domain.fingerprint for domain in places},
+        "data": same["data"],
         "target": None if subject.target is None else subject.target.name,
         "threats": [threat.spec for threat in wanted.threats],
         "certifiers": list(wanted.certifiers),
@@ -221,7 +243,7 @@ def _asked(subject: Subject, wanted: Wanted, limit: int | None, budget: str | No
         "also": list(wanted.also),
         "limit": limit,
         "budget": budget,
-        "seed": seed,
+        "seed": same["seed"],
     }
 
 
@@ -234,13 +256,17 @@ def _begun(folder: Path, asked: dict[str, Any]) -> Study | None:
     known = before.get("asked")
     if known is None:
         raise UsageError(f"{folder} holds the run of a study; choose another --out")
+    # whoever names no seed, or the one that was drawn, asks for the same draws
+    same_seed = asked["seed"] in (None, before.get("noise_seed"))
     changed = sorted(key for key in {*known, *asked} if known.get(key) != asked.get(key))
+    changed = [key for key in changed if key != "seed" or not same_seed]
     if changed:
         raise UsageError(f"{folder} holds an audit that differs in {', '.join(changed)}; choose another --out")
     return validated(before["study"], str(path))
 
 
-def _study(subject: Subject, plan: Plan, seed: int, budget: str | None) -> Study:
+def _study(subject: Subject, plan: Plan, asked: dict[str, Any]) -> Study:
+    budget = asked["budget"]
     where = "no domain was left out" if subject.target is None else f"{subject.target.name} is where it is shipped to"
     time = "" if budget is None else f" Planned for {budget}."
     document = {
@@ -250,7 +276,9 @@ def _study(subject: Subject, plan: Plan, seed: int, budget: str | None) -> Study
         "data": dict(subject.data),
         "source": list(subject.sources.names),
         "target": None if subject.target is None else subject.target.name,
-        "seed": seed,
+        "seed": asked["seed"] or 0,
+        "sample_seed": asked["sample_seed"],
+        "split": asked["split"],
         "limit": plan.limit,
         "models": {subject.name: {"model": dict(subject.spec), "train": False}},
         "probes": plan.probes,

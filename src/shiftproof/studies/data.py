@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from shiftproof.domains import Domain, Domains, held_out, load_domains
-from shiftproof.domains.splits import stratified, train_part
+from shiftproof.domains import Domain, Domains, load_domains
+from shiftproof.domains.splits import first_samples, part_of, train_part
 from shiftproof.errors import UsageError
 from shiftproof.studies.schema import GIVEN, Study
+from shiftproof.studies.seen import was_trained_on
 from shiftproof.types import Finding
 
-__all__ = ["StudyData", "chosen", "data_findings", "load_study_data"]
+__all__ = ["StudyData", "chosen", "data_findings", "load_study_data", "measured_part"]
+
+
+def measured_part(cards: Iterable[Mapping[str, Any]], data: str, domain: Domain, split: str | None = None) -> str:
+    """Which part of a domain is measured, for every verb: as told, else all of it unless a record says that a model
+    was trained on it; then what training left out.
+    """
+    if split is not None:
+        return split
+    return "held-out" if any(was_trained_on(card, data, domain) for card in cards) else "all"
 
 
 @dataclass(frozen=True, eq=False)
 class StudyData:
     """The domains that a study trains on, and the one that it leaves out, if any.
 
-    Of every domain at most `limit` samples are measured, less those of `left_out` (ids by domain), which can't be read.
+    Of every domain a part is measured, by name: what `parts` says, else what training leaves out of sources and all
+    of the target. Of that at most `limit` samples, by `sample_seed`, less those of `left_out` (ids by domain), which
+    can't be read.
     """
 
     sources: Domains
     target: Domain | None
     limit: int | None = None
     left_out: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    sample_seed: int = 0
+    parts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def domains(self) -> list[Domain]:
@@ -40,27 +55,59 @@ class StudyData:
 
     @property
     def measured(self) -> list[Domain]:
-        """What probes look at: the held-out part of every source, then the whole target."""
-        whole = [*map(held_out, self.sources), *([] if self.target is None else [self.target])]
-        return [self._readable(stratified(domain, self.limit)) for domain in whole]
+        """What probes look at, of every source, then of the target."""
+        return [
+            self._readable(first_samples(part_of(domain, self.part(domain.name)), self.limit, self.sample_seed))
+            for domain in self.domains
+        ]
+
+    def part(self, domain: str) -> str:
+        """Which part of a domain is measured, by its name."""
+        return self.parts.get(domain, "held-out" if domain in self.sources.names else "all")
+
+    def sampled(self, domain: str) -> str:
+        """all, or simple if a limit took some at random."""
+        whole = next(one for one in self.domains if one.name == domain)
+        few = self.limit is not None and self.limit < len(part_of(whole, self.part(domain)))
+        return "simple" if few else "all"
 
     def _readable(self, domain: Domain) -> Domain:
         bad = set(self.left_out.get(domain.name, ()))
         return domain.subset(np.flatnonzero([str(one) not in bad for one in domain.ids])) if bad else domain
 
 
-def load_study_data(study: Study, left_out: Mapping[str, Sequence[str]] | None = None) -> StudyData:
+def load_study_data(
+    study: Study,
+    left_out: Mapping[str, Sequence[str]] | None = None,
+    parts: Mapping[str, str] | None = None,
+    cards: Sequence[Mapping[str, Any]] = (),
+) -> StudyData:
     """Without `source`, all domains but the target are sources; without `target`, none is left out.
 
-    All samples are read now, if they fit into memory, unless some are `left_out` because they can't be.
+    All samples are read now, if they fit into memory, unless some are `left_out` because they can't be. `parts` are
+    those that a run recorded; without them, they follow from the study and the records (`cards`) of models that it
+    takes as they are.
     """
     if study.data.name == GIVEN:
         raise UsageError("the data of this run was handed over in Python, so that it can't be loaded again by name")
     domains = load_domains(study.data.name, **study.data.options)
-    data = StudyData(*chosen(domains, study.source, study.target), study.limit, left_out or {})
+    data = StudyData(
+        *chosen(domains, study.source, study.target), study.limit, left_out or {}, sample_seed=study.sample_seed
+    )
+    data = replace(data, parts=_parts(study, data, cards) if parts is None else parts)
     for domain in data.domains if not left_out else []:
         domain.inputs.prepare()
     return data
+
+
+def _parts(study: Study, data: StudyData, cards: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    trains = any(spec.train for spec in study.models.values())
+    return {
+        domain.name: "held-out"
+        if trains and study.split is None and domain.name in data.sources.names
+        else measured_part(cards, study.data.name, domain, study.split)
+        for domain in data.domains
+    }
 
 
 def chosen(domains: Domains, source: Sequence[str] | None, target: str | None) -> tuple[Domains, Domain | None]:

@@ -11,6 +11,7 @@ from torch import nn
 from shiftproof.domains import Domain, Domains, validation_part
 from shiftproof.probes import PROBES
 from shiftproof.studies.data import StudyData, load_study_data
+from shiftproof.studies.jobs import card_of
 from shiftproof.studies.pretraining import first_alike, first_phase, phase_data, untrained
 from shiftproof.studies.resolved import objective_of
 from shiftproof.studies.schema import Choice, ModelSpec, Study
@@ -47,7 +48,8 @@ class StudyCost:
 
 def estimate_study(study: Study, workers: int = 1) -> StudyCost:
     """Run a few steps of every model and a moment of every probe, and scale up."""
-    data = load_study_data(study)
+    cards = [card_of(spec.model.name) for spec in study.models.values() if not spec.train]
+    data = load_study_data(study, cards=cards)
     costs = [cost for name, spec in study.models.items() for cost in _costs(study, name, spec, data, workers)]
     passes, seconds = sum(cost.forward_passes for cost in costs), sum(cost.seconds for cost in costs)
     return StudyCost(costs, passes, seconds, sum(cost.most_seconds for cost in costs), _peak_memory_mb())

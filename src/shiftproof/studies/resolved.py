@@ -29,6 +29,8 @@ def resolved(study: Study) -> dict[str, Any]:
         "source": None if study.source is None else sorted(study.source),
         "target": study.target,
         "seed": study.seed,
+        "sample_seed": study.sample_seed,
+        "split": study.split,
         "limit": study.limit,
         "models": {name: resolved_model(spec, study.seed) for name, spec in study.models.items()},
         "probes": [{"name": p.name, **plain_options(PROBES.create(p.name, p.options))} for p in study.probes],

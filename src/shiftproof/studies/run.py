@@ -64,6 +64,21 @@ class Run:
         said = [Finding(**finding) for finding in self.record["findings"]]
         return [one for one in [*said, *sandwich_summary(self.evidence)] if one.level == "fail"]
 
+    @property
+    def samples(self) -> dict[str, dict[str, Any]]:
+        """What was measured of each domain: how many samples, of which part, how chosen, seen in training by whom."""
+        found = {}
+        for domain, part in self.record.get("parts", {}).items():
+            rows = self.evidence.where(domain=domain)
+            known = {name: places[domain] for name, places in self.record["measured"].items()}
+            found[domain] = {
+                "n": len(rows.distinct("sample")),
+                "split": part,
+                "sampled": next(iter(known.values()))["sampled"],
+                "seen_in_training": {name: facts["seen_in_training"] for name, facts in known.items()},
+            }
+        return found
+
     def content(self) -> Report:
         """What the report says."""
         study, record = self.study, self.record
@@ -73,13 +88,14 @@ class Run:
             **record["environment"]
         )
         facts = {
-            "study": f"{study.name}, seed {study.seed}, hash {record['hash']}",
+            "study": f"{study.name}, seed {study.seed}{_noise(study, record)}, hash {record['hash']}",
             "data": f"{study.data.name}; trained on {', '.join(record['sources'])}; left out: {study.target or '-'}",
             **{
                 f"model {name}": _describe(config, record["selected"][name])
                 for name, config in record["config"]["models"].items()
             },
             "measured by": "; ".join(described(choice) for choice in study.probes),
+            "measured": _which(study, self.samples),
             "split": record["protocol"]["split"],
             "computed with": f"Python {record['environment']['python']}, {packages}",
             "on": machine,
@@ -129,6 +145,21 @@ def described(choice: Choice) -> str:
     """A probe with all that it was told: how hard an attack tried, how many votes a certificate has."""
     options = ", ".join(f"{key} {_short(value)}" for key, value in choice.options.items())
     return f"{choice.name} ({options})" if options else choice.name
+
+
+def _noise(study: Study, record: dict[str, Any]) -> str:
+    """The seed of noise, where it is not the study's."""
+    own = any(not spec.train for spec in study.models.values())
+    return f", seed of the noise {record['noise_seed']}" if own and "noise_seed" in record else ""
+
+
+def _which(study: Study, samples: dict[str, dict[str, Any]]) -> str:
+    """Which samples of each domain were measured, in words."""
+    chosen = f"at random by sample seed {study.sample_seed}"
+    return "; ".join(
+        f"{domain}: {one['n']:,} of {one['split']}{'' if one['sampled'] == 'all' else f', {chosen}'}"
+        for domain, one in samples.items()
+    )
 
 
 def _short(value: Any) -> str:

@@ -12,22 +12,24 @@ from torch import nn
 from shiftproof.errors import DataError, ShiftproofError, StudyError, UsageError
 from shiftproof.evidence import Evidence, EvidenceStore, slug
 from shiftproof.execution import Mode, check_writable, only_one, read_json, write_atomically, write_json
+from shiftproof.models.behaviour import behaviour_of, difference
 from shiftproof.models.files import fingerprint
 from shiftproof.probes import PROBES, run_probe
-from shiftproof.probes.probe import check_probe
+from shiftproof.probes.probe import Probe, check_probe
 from shiftproof.report.gallery import contact_sheet
+from shiftproof.rng import fresh_seed
 from shiftproof.studies.data import StudyData, data_findings, load_study_data
 from shiftproof.studies.environment import environment
 from shiftproof.studies.files import find_study
-from shiftproof.studies.jobs import as_it_is, model_file, train_to_file, training_findings
+from shiftproof.studies.jobs import as_it_is, card_of, model_file, train_to_file, training_findings
 from shiftproof.studies.pretraining import first_alike, untrained
 from shiftproof.studies.resolved import digest, resolved
 from shiftproof.studies.run import FORMAT, Run, sheet_path
 from shiftproof.studies.schema import Study
-from shiftproof.studies.seen import seen_target
+from shiftproof.studies.seen import seen_in_training, seen_target
 from shiftproof.types import Finding
 
-__all__ = ["Models", "measure_models", "new_record", "run_study", "start_or_continue"]
+__all__ = ["Models", "measure_models", "new_record", "probe_seed", "run_study", "start_or_continue"]
 
 Models = Mapping[str, tuple[nn.Module, dict[str, Any]]]
 """Models by name, each with its record."""
@@ -49,10 +51,13 @@ def run_study(
     config = resolved(study)
     folder = Path(out) if out else Path("runs") / f"{slug(study.name)}-{digest(config)}"
     check_writable(folder)
-    data = load_study_data(study)
+    as_they_are = [spec.model.name for spec in study.models.values() if not spec.train]
+    data = load_study_data(study, cards=[card_of(name) for name in as_they_are])
     _check_probes(study, data)
     with only_one(folder):
-        record = start_or_continue(folder, new_record(study, config, data))
+        # a seed that the study names keys the noise too; else it is one that no model can have been made for
+        seed = study.seed if "seed" in study.model_fields_set else None
+        record = start_or_continue(folder, new_record(study, config, data, seed), seed)
         models = {name: _model(study, name, config, data, folder, device, progress) for name in study.models}
         found = data_findings(data)
         for name, (model, card) in models.items():
@@ -74,30 +79,78 @@ def measure_models(
 ) -> Run:
     """Every probe of the study on every model and domain; what a killed run has done is not done again."""
     record["fingerprints"]["weights"] = {name: fingerprint(model) for name, (model, _) in models.items()}
+    record["behaviour"] = _same_behaviour(folder, record, data, models)
+    record["measured"] = {name: _facts(data, study, card) for name, (_, card) in models.items()}
     record["selected"] = {name: card.get("selection") for name, (_, card) in models.items()}
     record["findings"] = [asdict(finding) for finding in findings]
     write_json(folder / "run.json", record)
     for domain in data.measured:
         if len(domain.shape) == 3:
             write_atomically(sheet_path(folder, domain.name), contact_sheet(domain))
-    store = EvidenceStore(folder / "evidence")
+    store, training = EvidenceStore(folder / "evidence"), data.training
     evidence = [
         run_probe(
-            PROBES.create(choice.name, choice.options),
+            probe,
             model,
             domain,
             store,
             model_name=name,
-            seed=study.seed,
+            seed=probe_seed(study, record, name, probe),
             workers=workers,
             progress=progress,
-            calibration=data.training,
+            calibration=training,
+            facts=record["measured"][name][domain.name],
         )
         for name, (model, _) in models.items()
-        for choice in study.probes
+        for probe in [PROBES.create(choice.name, choice.options) for choice in study.probes]
         for domain in data.measured
     ]
     return Run(folder, study, record, Evidence.of(evidence))
+
+
+def probe_seed(study: Study, record: Mapping[str, Any], model: str, probe: Probe) -> int:
+    """What a probe's draws are keyed by: the study's seed; for a vote under noise of a model that the run did not
+    train, the run's own, which no model can have been made for.
+    """
+    if study.models[model].train or probe.classifier == "base":
+        return study.seed
+    return int(record.get("noise_seed", study.seed))
+
+
+def _facts(data: StudyData, study: Study, card: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """What is known of the measured samples of each domain, of one model: how they were chosen, whether trained on."""
+    found = {}
+    for domain in data.domains:
+        seen = seen_in_training(card, study.data.name, domain, data.part(domain.name))
+        # who names a target says that training left it out; a record may know better
+        stated = seen == "unknown" and data.target is domain
+        found[domain.name] = {"sampled": data.sampled(domain.name), "seen_in_training": "no" if stated else seen}
+    return found
+
+
+def _same_behaviour(folder: Path, record: Mapping[str, Any], data: StudyData, models: Models) -> dict[str, Any]:
+    """What every model answers to fixed inputs of each domain; what was recorded before must be the same."""
+    known = record.get("behaviour")
+    now: dict[str, Any] = {
+        name: {domain.name: behaviour_of(model, domain) for domain in data.measured}
+        for name, (model, _) in models.items()
+    }
+    if known is None:
+        if any((folder / "evidence").rglob("*.parquet")):
+            raise UsageError(
+                f"{folder} does not say how its models answered, so that its results could be of another model; "
+                "choose another --out, or remove it"
+            )
+        return now
+    for name, places in now.items():
+        for domain, answers in places.items():
+            changed = difference(known[name][domain], answers)
+            if changed:
+                raise UsageError(
+                    f"{name} is not the model that {folder} holds results of: its weights are the same, but on "
+                    f"{domain}, {changed}; choose another --out, or remove the folder to measure anew"
+                )
+    return dict(known)
 
 
 def _model(
@@ -133,8 +186,8 @@ def _check_probes(study: Study, data: StudyData) -> None:
                 raise StudyError(f"model {name!r} can't be measured by {what!r}: {error}") from error
 
 
-def new_record(study: Study, config: dict[str, Any], data: StudyData) -> dict[str, Any]:
-    """What run.json says before anything is measured."""
+def new_record(study: Study, config: dict[str, Any], data: StudyData, seed: int | None = None) -> dict[str, Any]:
+    """What run.json says before anything is measured; without a `seed` the one of the noise is drawn now."""
     return {
         "format": FORMAT,
         "hash": digest(config),
@@ -147,29 +200,45 @@ def new_record(study: Study, config: dict[str, Any], data: StudyData) -> dict[st
         "findings": [],
         "protocol": {
             "split": "by hash of group or sample id, 20 % validation",
-            "source rows": "held out: test rows where the data set has them, else the validation part",
-            "target rows": "all",
+            "limit": "a prefix of a random order of groups or samples, by hash of sample_seed and id",
         },
+        "parts": {domain.name: data.part(domain.name) for domain in data.domains},
+        "noise_seed": fresh_seed() if seed is None else seed,
         "fingerprints": {"data": {domain.name: domain.fingerprint for domain in data.domains}, "weights": {}},
         "environment": environment(),
         "later_environments": [],
     }
 
 
-def start_or_continue(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
-    """The record of the run that is in the folder already, which must be the same one, or this one, written."""
+def start_or_continue(folder: Path, record: dict[str, Any], seed: int | None = None) -> dict[str, Any]:
+    """The record of the run that is in the folder already, which must be the same one, or this one, written.
+
+    The seed of the noise is the one that is there; a `seed` that was asked for must be the same.
+    """
     if (folder / "run.json").exists():
         before = read_json(folder / "run.json", DataError)
         if before.get("hash") != record["hash"]:
             raise UsageError(f"{folder} holds a run of another study or other settings; choose another --out")
         if before["fingerprints"]["data"] != record["fingerprints"]["data"]:
             raise DataError(f"the data has changed since the run in {folder} was started; choose another --out")
+        if before.get("parts", record["parts"]) != record["parts"]:
+            raise UsageError(f"{folder} holds a run that measured other parts of the data; choose another --out")
+        if seed is not None and _has_own_noise(record) and before.get("noise_seed", seed) != seed:
+            raise UsageError(
+                f"{folder} holds a run whose noise is keyed by seed {before['noise_seed']}, not by {seed}; "
+                "choose another --out"
+            )
         # what was computed keeps the record of what it was computed with
         known = [before["environment"], *before["later_environments"]]
         later = [] if record["environment"] in known else [record["environment"]]
         return {**before, "later_environments": [*before["later_environments"], *later]}
     write_json(folder / "run.json", record)
     return record
+
+
+def _has_own_noise(record: Mapping[str, Any]) -> bool:
+    """Whether any model was not trained by the run."""
+    return any(not config.get("train", True) for config in record["config"]["models"].values())
 
 
 def _extractor(folder: Path, study: Study, name: str) -> tuple[Path, Path] | None:

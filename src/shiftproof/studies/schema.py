@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
@@ -72,7 +72,10 @@ class ModelSpec(BaseModel):
 
 
 class Study(BaseModel):
-    """Train every model on the sources, run every probe on sources and target, write one report."""
+    """Train every model on the sources, run every probe on sources and target, write one report.
+
+    `limit` takes so many samples of a domain, at random by `sample_seed`; `split` says of which part of each domain.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -83,6 +86,8 @@ class Study(BaseModel):
     source: Names | None = None
     target: str | None = None
     seed: Seed = 0
+    sample_seed: Seed = 0
+    split: Literal["all", "train", "validation", "test", "held-out"] | None = None
     limit: Annotated[int, Field(strict=True, ge=1)] | None = None
     models: dict[str, ModelSpec] = Field(min_length=1)
     probes: tuple[Choice, ...] = Field(default=(Choice(name="clean"),), min_length=1)

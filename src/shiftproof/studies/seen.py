@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from shiftproof.domains import Domain
 from shiftproof.types import Finding
 
-__all__ = ["seen_domains", "seen_target"]
+__all__ = ["seen_domains", "seen_in_training", "seen_target", "was_trained_on"]
 
 
-def seen_domains(card: dict[str, Any], data: str) -> set[str]:
+def seen_domains(card: Mapping[str, Any], data: str) -> set[str]:
     """Domains of the data set called `data` on which a model was trained, or one that it started from."""
     return {
         name
@@ -24,17 +24,35 @@ def seen_domains(card: dict[str, Any], data: str) -> set[str]:
 
 def seen_target(name: str, card: dict[str, Any], data: str, target: Domain | None) -> list[Finding]:
     """Whether a model, or one that it started from, was trained on the target, under this name or another."""
-    if target is None:
-        return []
-    known = {hash_ for record in _phases(card) for hash_ in (record.get("fingerprints") or {}).values()}
-    if target.name not in seen_domains(card, data) and target.fingerprint not in known:
+    if target is None or not was_trained_on(card, data, target):
         return []
     message = f"{name} was trained on {target.name}, or started from a model that was: it is not unseen then"
     return [Finding("warn", "target-seen", message)]
 
 
-def _phases(card: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    record: dict[str, Any] | None = card
+def was_trained_on(card: Mapping[str, Any], data: str, domain: Domain) -> bool:
+    """Whether the record says that a model, or one that it started from, was trained on a domain of this data."""
+    known = {hash_ for record in _phases(card) for hash_ in (record.get("fingerprints") or {}).values()}
+    return domain.name in seen_domains(card, data) or domain.fingerprint in known
+
+
+def seen_in_training(card: Mapping[str, Any], data: str, domain: Domain, part: str) -> str:
+    """no | unknown | yes: whether a model was trained on the samples of this part of a domain, by its record.
+
+    A record that names the domains of this data that were trained on says of all others that they were not, and of
+    those that the held-out part was not. Without one, or where it began from weights of unknown origin, nobody knows.
+    """
+    trained = was_trained_on(card, data, domain)
+    if trained and part in ("all", "train"):
+        return "yes"
+    phases = list(_phases(card))
+    complete = bool(phases) and all(record.get("sources") for record in phases)
+    here = any(_place((record.get("data") or {}).get("name")) == _place(data) for record in phases)
+    return "no" if complete and (trained or here) else "unknown"
+
+
+def _phases(card: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    record: Mapping[str, Any] | None = card
     while record:
         yield record
         record = record.get("initial")

@@ -12,6 +12,7 @@ from torch import nn
 
 from shiftproof.attacks.attack import as_attack, check_eps
 from shiftproof.attacks.validity import validity_findings
+from shiftproof.certification import CERTIFIERS
 from shiftproof.certification.representations import linear_parts
 from shiftproof.domains import Domain, Domains, validate
 from shiftproof.domains.validate import class_findings
@@ -22,7 +23,7 @@ from shiftproof.perturbations.threat import Threat, as_threat
 from shiftproof.probes import PROBES
 from shiftproof.probes.certify import as_certifier
 from shiftproof.probes.probe import check_probe
-from shiftproof.studies.data import StudyData
+from shiftproof.studies.data import StudyData, measured_part
 from shiftproof.studies.plan import DEFAULT, Wanted
 from shiftproof.studies.schema import GIVEN, Study
 from shiftproof.types import Finding
@@ -35,6 +36,7 @@ __all__ = [
     "check_size",
     "examined",
     "measured_data",
+    "measured_parts",
     "oddities",
     "unreachable",
     "usual_certifiers",
@@ -90,9 +92,11 @@ def check_size(threat: Ball, shape: tuple[int, ...]) -> None:
         raise UsageError(f"eps is {threat.eps:g}, but {message}; {guess}")
 
 
-def measured_data(subject: Subject, limit: int | None, progress: Mode) -> tuple[StudyData, list[Finding]]:
+def measured_data(
+    subject: Subject, limit: int | None, progress: Mode, sample_seed: int = 0, parts: Mapping[str, str] | None = None
+) -> tuple[StudyData, list[Finding]]:
     """The samples that are measured, without those that can't be read, and what is odd about them."""
-    whole = StudyData(subject.sources, subject.target, limit)
+    whole = StudyData(subject.sources, subject.target, limit, sample_seed=sample_seed, parts=parts or {})
     every = sum(map(len, whole.domains))
     # all of it, so that an image of the target that was trained on is found; unless that is too much to read
     some = Domains("measured", whole.measured) if every > READ_AT_MOST else Domains("all", whole.domains)
@@ -109,6 +113,20 @@ def measured_data(subject: Subject, limit: int | None, progress: Mode) -> tuple[
         message = f"{sum(map(len, some)):,} of {every:,} images were looked at; 'shiftproof validate' reads them all"
         found.append(Finding("pass", "not-all-read", message))
     return data, found
+
+
+def measured_parts(subject: Subject, split: str | None, wanted: Wanted) -> dict[str, str]:
+    """Which part of every domain is measured, by name: as of every verb.
+
+    Where certificates are of a model that source images adapt, those images are not measured.
+    """
+    adapting = any("calibration" in CERTIFIERS[one["name"]].options for one in wanted.certifiers) and split is None
+    sources = {domain.name: "held-out" if adapting else "" for domain in subject.sources}
+    data, domains = str(subject.data["name"]), [*subject.sources, *([] if subject.target is None else [subject.target])]
+    return {
+        domain.name: sources.get(domain.name) or measured_part([subject.card], data, domain, split)
+        for domain in domains
+    }
 
 
 def oddities(data: StudyData) -> Iterator[Finding]:

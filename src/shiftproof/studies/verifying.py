@@ -28,6 +28,7 @@ from shiftproof.studies.certifying import calibration_pool, places
 from shiftproof.studies.data import StudyData, load_study_data
 from shiftproof.studies.jobs import load_trained
 from shiftproof.studies.run import Run, open_run
+from shiftproof.studies.runner import probe_seed
 from shiftproof.studies.trust import Trust
 from shiftproof.studies.verifying_texts import check_certified_table, check_log, check_report
 from shiftproof.types import Finding
@@ -64,7 +65,7 @@ def verify_folder(folder: Path, *, seed: int, part: int = 24, trust: Trust = NOT
 
 
 def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
-    data = load_study_data(run.study, run.record.get("left_out"))
+    data = load_study_data(run.study, run.record.get("left_out"), run.record.get("parts"))
     models = {name: load_trained(spec, data.sources, run.folder, name) for name, spec in run.study.models.items()}
     yield from _hashes(run, data, models)
     certifying = {
@@ -87,7 +88,8 @@ def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
                     yield Finding("fail", "rows-missing", message)
                     continue
                 where = f"{name} on {domain.name}, {probe.certifier.title}"
-                job = replace(probe.job(model, domain), seed=run.study.seed, calibration=data.training)
+                certifying_seed = probe_seed(run.study, run.record, name, probe)
+                job = replace(probe.job(model, domain), seed=certifying_seed, calibration=data.training)
                 yield from _case(where, certificates_in(rows, job.classes), probe.certifier, job, seed, part)
 
 
@@ -108,7 +110,8 @@ def _of_certificates(folder: Path, seed: int, part: int, trust: Trust) -> Iterat
         domains, source["calibration"].split(",") if source["calibration"] else None, source["model"]
     )
     certified: dict[tuple[str, str], tuple[Certificates, Domain]] = {}
-    for place in places(domains, names, source["model"], source["limit"]):
+    chosen = source["limit"], source.get("sample_seed", 0), source.get("split")
+    for place in places(domains, names, source["model"], *chosen, [one.name for one in pool or ()]):
         domain = place.domain
         if asked["data"].get(domain.name) != domain.fingerprint:
             yield Finding("fail", "data-differs", f"{domain.name} is not the data that was certified: its hash differs")
