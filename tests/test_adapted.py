@@ -173,7 +173,9 @@ def test_alpha_is_shared_where_it_must_be() -> None:
     one = sp.certify(Interval().eval(), at(0.1), unchanged((0.25,)), seed=0)
     assert one.levels is not None
     assert one.levels.final == pytest.approx(0.001)
-    plain = sp.certify(Interval().eval(), at(0.1), sp.certifiers.RandomizedSmoothing(sp.noise.Gaussian(0.25), n=20_000), seed=0)
+    plain = sp.certify(
+        Interval().eval(), at(0.1), sp.certifiers.RandomizedSmoothing(sp.noise.Gaussian(0.25), n=20_000), seed=0
+    )
     assert one.radius[0] == plain.radius[0]
 
 
@@ -190,7 +192,9 @@ def test_an_image_that_is_certified_may_not_calibrate() -> None:
         sp.certify(model, some, Adapted(0.25, n=100), seed=0)
     with pytest.raises(ModelError, match="no BatchNorm"):
         sp.certify(
-            sp.build_model("mlp", domain).eval(), some, Adapted(0.25, Calibration.of(torch.rand(9, 1, 8, 8)), n=100)
+            sp.build_model("mlp", domain).eval(),
+            some,
+            Adapted(0.25, Calibration.of(torch.rand(9, 1, 8, 8)), n=100),
             seed=0,
         )
 

@@ -98,7 +98,9 @@ def test_a_smoothed_rotation_is_certified_by_counting_angles() -> None:
     image = torch.zeros(1, 1, 9, 9)
     image[0, 0, 1, 4] = 1.0
     certificates = sp.certify(
-        Upright().eval(), (image, torch.tensor([0])), smoothing(noise="rotation:0.75", n=5_000, n0=50)
+        Upright().eval(),
+        (image, torch.tensor([0])),
+        smoothing(noise="rotation:0.75", n=5_000, n0=50),
         seed=0,
     )
     # within 90 of 135 degrees: pA = 2/3, so that a third of 135 degrees are certified
