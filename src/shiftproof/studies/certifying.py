@@ -108,16 +108,19 @@ def places(
         part = part_of(domain, name)
         few = first_samples(part, limit, sample_seed)
         seen = seen_in_training(card, domains.name, domain, name)
-        what = _words(domain, name) if len(few) == len(part) else f"{len(few)} of {_words(domain, name)}, at random"
+        what = _words(domain, name, None if few is part else len(few))
         what += _seen_words(seen, card, domains.name, domain.name in seen_domains(card, domains.name))
         found.append(Place(few, what, name, "all" if few is part else "simple", seen))
     return found
 
 
-def _words(domain: Domain, part: str) -> str:
+def _words(domain: Domain, part: str, few: int | None) -> str:
+    """All samples; its test rows; 12 of its held-out part, at random."""
     has_test = domain.splits is not None and bool(np.any(domain.splits == "test"))
-    named = {"all": "all samples", "held-out": "the test rows" if has_test else "the held-out part"}
-    return named.get(part, f"the {part} rows")
+    whole = {"held-out": "test rows" if has_test else "held-out part"}.get(part, f"{part} rows")
+    if part == "all":
+        return "all samples" if few is None else f"{few} samples, at random"
+    return f"its {whole}" if few is None else f"{few} of its {whole}, at random"
 
 
 def _seen_words(seen: str, card: Mapping[str, Any], data: str, trained: bool) -> str:
