@@ -47,7 +47,7 @@ Data = Annotated[str, typer.Option("--data", help="A data set's name, folder:PAT
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all randomness.")]
 NoiseSeed = Annotated[
     int | None,
-    typer.Option("--seed", min=0, help="Seed of noise and all else that is random.", show_default="drawn, and kept"),
+    typer.Option("--seed", min=0, help="Seed of the noise that certifies and votes.", show_default="drawn, and kept"),
 ]
 SampleSeed = Annotated[
     int, typer.Option("--sample-seed", min=0, help="Seed by which --limit chooses samples, at random.")

@@ -14,6 +14,7 @@ from shiftproof.cli.options import (
     Workers,
     accuracy_json,
     measures_json,
+    repeat_command,
     show_accuracy,
     show_findings,
     show_json,
@@ -74,3 +75,5 @@ def command(
         show_accuracy(one.table)
     show_findings(findings)
     typer.echo(f"\nreport  {written[0]}\nrun     {run.folder}")
+    if any(not spec.train for spec in loaded.models.values()) and "seed" not in loaded.model_fields_set:
+        typer.echo(f"repeat  {repeat_command(run.record['noise_seed'])}")

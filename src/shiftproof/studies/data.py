@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ class StudyData:
         """What models are trained on, and may be shaped by: no sample of it is measured."""
         return Domains("training", [train_part(domain) for domain in self.sources])
 
-    @property
+    @cached_property
     def measured(self) -> list[Domain]:
         """What probes look at, of every source, then of the target."""
         return [

@@ -19,6 +19,7 @@ from shiftproof.evidence.certificates import certificates_in
 from shiftproof.evidence.store import StoredFile
 from shiftproof.execution import read_json
 from shiftproof.models import load_model
+from shiftproof.models.behaviour import behaviour_of, difference
 from shiftproof.models.files import fingerprint
 from shiftproof.probes import PROBES
 from shiftproof.probes.certify import Certify, as_certifier
@@ -116,6 +117,9 @@ def _of_certificates(folder: Path, seed: int, part: int, trust: Trust) -> Iterat
         if asked["data"].get(domain.name) != domain.fingerprint:
             yield Finding("fail", "data-differs", f"{domain.name} is not the data that was certified: its hash differs")
             continue
+        if differs := difference(record.get("behaviour", {}).get(domain.name, []), behaviour_of(model, domain)):
+            message = f"{source['model']} does not answer as the model that was certified: on {domain.name}, {differs}"
+            yield Finding("fail", "behaviour-differs", message)
         for setting in source["settings"]:
             certifier = as_certifier(setting)
             path = folder / "certificates" / f"{slug(domain.name)}-{slug(certifier.title)}.parquet"
@@ -160,6 +164,12 @@ def _hashes(run: Run, data: StudyData, models: dict[str, nn.Module]) -> Iterator
             )
         if not changed:
             yield Finding("pass", f"{kind}-same", f"{kind} of {', '.join(hashes)} are those that the run recorded")
+    for name, answers in run.record.get("behaviour", {}).items():
+        for domain in data.measured if name in models else ():
+            differs = difference(answers.get(domain.name, []), behaviour_of(models[name], domain))
+            if differs:
+                message = f"{name} does not answer as the model that was measured: on {domain.name}, {differs}"
+                yield Finding("fail", "behaviour-differs", message)
 
 
 def _files(
@@ -211,6 +221,8 @@ _CONSTANT = (
     "domain",
     "probe",
     "classifier",
+    "sampled",
+    "seen_in_training",
     "corruption",
     "severity",
     "alpha",
