@@ -16,7 +16,7 @@ from shiftproof.report.corrupted import corrupted_map, corrupted_of
 from shiftproof.report.findings import constant_findings
 from shiftproof.report.matrix import matrices_of
 from shiftproof.report.measures import measures_of, side_by_side
-from shiftproof.report.requirements import Requirement
+from shiftproof.report.requirements import Certifiable, Measurable, Requirement
 from shiftproof.report.verdict import verdict_of
 
 N = 100
@@ -197,22 +197,70 @@ class TestRequirement:
             ("certified@0.5 >= 20%", False, 0.12),
             ("certified@0.1>=0.7", True, 0.71),
             ("certified@0.5:photo>=0.5", True, 0.58),
-            ("clean>0.71", False, 0.71),
             ("clean>=0.71", True, 0.71),
+            ("clean<=0.70", False, 0.71),
+            ("clean>=0.71 with 95%", False, 0.71),
+            ("clean>=0.6 with 95%", True, 0.71),
+            ("clean<=0.75 with 95%", False, 0.71),
             ("attacked@0.5>=0.3", True, 0.38),
-            ("attacked@l2:0.5<0.3", False, 0.38),
+            ("attacked@l2:0.5<=0.3", False, 0.38),
         ],
     )
     def test_judged_on_the_target(self, evidence: Evidence, text: str, met: bool, value: float) -> None:
         outcome = Requirement.parse(text).judge(evidence, ["sketch"])
         assert (outcome.met, outcome.measured.value) == (met, pytest.approx(value))
 
+    def test_it_names_the_classifier_and_the_limit_that_it_judges(self, evidence: Evidence) -> None:
+        votes = smoothed_attack("sketch", 50, 0.0)
+        other = Evidence.of([evidence.where(probe="clean"), votes])
+        itself, vote = (Requirement.parse(text).judge(other, ["sketch"]) for text in ("clean>=0.7", "clean-vote>=0.7"))
+        assert (itself.met, itself.classifier, itself.judged) == (True, "the model itself", "value")
+        assert (vote.met, vote.classifier) == (False, "the smoothed classifier, gaussian 0.25")
+        sure = Requirement.parse("clean>=0.7 with 95%").judge(other, ["sketch"], {"sketch": "it may have seen these"})
+        assert (sure.met, sure.judged) == (False, "lower limit")
+        assert str(sure).endswith("the model itself; its lower limit is judged; it may have seen these")
+
+    def test_a_figure_is_that_of_the_table(self, evidence: Evidence) -> None:
+        rows_of = {
+            (row.measure.kind, row.measure.classifier): row for row in side_by_side(evidence, ["photo"], "sketch").rows
+        }
+        for text, key in (("clean>=0", ("clean", "base")), ("certified@0.5>=0", ("certified", "smoothed"))):
+            assert Requirement.parse(text).judge(evidence, ["sketch"]).measured == rows_of[key].accuracy["sketch"]
+
+    def test_a_radius_that_no_certificate_decides(self) -> None:
+        planned = Measurable(("sketch",), certificates=(Certifiable("l2", "gaussian 0.25", 2.0, (0.0, 0.5)),))
+        Requirement.parse("certified@0.5>=0.1").check(planned)
+        with pytest.raises(UsageError, match="it decides 0, 0.5"):
+            Requirement.parse("certified@0.4>=0.1").check(planned)
+
     def test_of_several_domains_the_worst_counts(self, evidence: Evidence) -> None:
         outcome = Requirement.parse("clean>=0.8").judge(evidence, ["photo", "sketch"])
         assert (outcome.met, outcome.domain) == (False, "sketch")
 
     @pytest.mark.parametrize(
-        "text", ["", "clean", "clean>=", "clean=0.5", "clean>=1.5", "clean@0.5>=0.1", "certified>=0.5", "rubbish>=0.1"]
+        "text",
+        [
+            "",
+            "clean",
+            "clean>=",
+            "clean=0.5",
+            "clean>=1.5",
+            "clean@0.5>=0.1",
+            "certified>=0.5",
+            "rubbish>=0.1",
+            "clean>=1.2.3",
+            "clean>=2",
+            "clean>0.5",
+            "clean>=nan",
+            "certified@-1>=0.5",
+            "certified@1.2.3>=0.5",
+            "clean>=0.5 with 90%",
+            "clean>=0.5 with",
+            "shift>=0.5",
+            "claims>=1",
+            "clean-votes>=0.5",
+            "clean>=150%",
+        ],
     )
     def test_what_can_not_be_read(self, text: str) -> None:
         with pytest.raises(UsageError, match="requirement"):
@@ -230,9 +278,13 @@ class TestRequirement:
             ("certified@linf:0.1>=0.1", "planned: angle"),
             ("certified@0.1>=0.1", "should name the norm"),
             ("clean:moon>=0.1", "measured are sketch"),
+            ("clean-vote>=0.1", "none is planned"),
+            ("certified@angle:2>=0.1", "no radius above 1"),
         ],
     )
     def test_what_will_not_be_measured(self, text: str, said: str) -> None:
         with pytest.raises(UsageError) as caught:
-            Requirement.parse(text).check(["sketch"], [("linf", 0.1)], ["angle"], False)
+            Requirement.parse(text).check(
+                Measurable(("sketch",), (("linf", 0.1),), certificates=(Certifiable("angle", "rotation", 1.0),))
+            )
         assert said in str(caught.value)

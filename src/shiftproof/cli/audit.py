@@ -26,7 +26,7 @@ from shiftproof.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from shiftproof.report.requirements import Outcome, Requirement
+    from shiftproof.report.requirements import Outcome
     from shiftproof.studies import Run
     from shiftproof.studies.audit import Planned
     from shiftproof.studies.subject import Subject
@@ -79,7 +79,8 @@ def command(
         list[str] | None,
         typer.Option(
             "--require",
-            help="Exit 2 unless the value measured on the target holds: certified@0.5>=0.6, clean:photo>=0.8.",
+            help="Exit 2 unless it holds on the target: clean>=0.8 (the model itself), clean-vote>=0.8 (the smoothed "
+            "one), attacked@l2:0.5>=0.4, certified@0.5:photo>=0.6; 'clean>=0.8 with 95%' asks it of the lower limit.",
         ),
     ] = None,
     strict: Annotated[
@@ -130,6 +131,7 @@ def command(
         wanted,
         limit,
         budget,
+        require=requirements,
         strict=strict,
         out=out,
         seed=seed,
@@ -138,8 +140,6 @@ def command(
         workers=count,
         progress="lines",
     )
-    for one in requirements:
-        one.check(*planned.measures)
     if estimate or not json:
         _show_plan(planned, count, json and estimate)
     if estimate:
@@ -147,7 +147,7 @@ def command(
     check_writable(planned.folder)
     run = planned.run(count, progress="lines")
     written = run.export()
-    outcomes = _judged(requirements, run)
+    outcomes = run.outcomes
     failed = [*run.broken, *(one for one in outcomes if not one.met)]
     if json:
         _show_json(run, outcomes, written[0])
@@ -233,11 +233,6 @@ def _show_plan(planned: Planned, workers: int, json: bool) -> None:
     show_findings(planned.noticed)
 
 
-def _judged(requirements: list[Requirement], run: Run) -> list[Outcome]:
-    domains = [run.study.target] if run.study.target else run.record["sources"]
-    return [one.judge(run.evidence, domains) for one in requirements]
-
-
 def _show(run: Run, outcomes: list[Outcome], report: Path) -> None:
     content = run.content()
     show_measures(content.measures)
@@ -245,11 +240,11 @@ def _show(run: Run, outcomes: list[Outcome], report: Path) -> None:
     typer.echo("")
     for sentence in content.verdict:
         typer.secho(sentence, bold=True)
-    for one in outcomes:
-        typer.secho(f"{'met   ' if one.met else 'failed'}  {one}", fg="green" if one.met else "red")
     typer.echo(f"\nreport  {report}\nrun     {run.folder}")
     if run.record["asked"]["seed"] is None:
         typer.echo(f"repeat  {repeat_command(run.record['noise_seed'])}")
+    for one in outcomes:
+        typer.secho(f"{'met   ' if one.met else 'failed'}  {one}", fg="green" if one.met else "red")
 
 
 def _show_json(run: Run, outcomes: list[Outcome], report: Path) -> None:
@@ -262,6 +257,7 @@ def _show_json(run: Run, outcomes: list[Outcome], report: Path) -> None:
     ]
     show_json(
         {
+            "requirements": [asdict(one) for one in outcomes],
             "run": str(run.folder),
             "report": str(report),
             "seed": run.record["noise_seed"],
@@ -269,7 +265,6 @@ def _show_json(run: Run, outcomes: list[Outcome], report: Path) -> None:
             "verdict": content.verdict,
             "measures": measures_json(content.measures),
             "corrupted": corrupted,
-            "requirements": [asdict(one) for one in outcomes],
             "findings": [asdict(finding) for finding in content.findings(content.table())],
         }
     )

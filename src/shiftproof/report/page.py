@@ -38,6 +38,7 @@ from shiftproof.report.findings import (
 )
 from shiftproof.report.matrix import Matrix, matrices_of
 from shiftproof.report.measures import SideBySide, side_by_side
+from shiftproof.report.requirements import Outcome
 from shiftproof.report.searched import loss_changes_of, searched_of
 from shiftproof.report.tables import Stressed, Table, accuracy_table, points, stressed_tables
 from shiftproof.report.verdict import verdict_of
@@ -64,6 +65,7 @@ class Report:
     labels: Mapping[str, Mapping[str, int]]
     notes: Sequence[Finding]
     seed: int
+    outcomes: Sequence[Outcome] = ()
     trained_here: bool = True
 
     def note(self, model: str, domain: str) -> str:

@@ -1,10 +1,10 @@
-"""What a pipeline asks of an audit: `certified@0.5>=0.6`."""
+"""What a pipeline asks of an audit: `certified@0.5>=0.6`, `clean:sketch>=0.8 with 95%`."""
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from shiftproof.errors import UsageError
@@ -12,117 +12,195 @@ from shiftproof.evidence import Evidence
 from shiftproof.evidence.record import seen_note
 from shiftproof.perturbations.threat import parse_eps
 from shiftproof.report.certified import series_of_evidence
-from shiftproof.report.measures import Measure, measures_of
+from shiftproof.report.measures import measures_of
 from shiftproof.types import Estimate
 
-__all__ = ["Outcome", "Requirement"]
+__all__ = ["Certifiable", "Measurable", "Outcome", "Requirement"]
 
-KINDS = ("clean", "attacked", "corrupted", "certified")
-_COMPARED: dict[str, Callable[[float, float], bool]] = {
-    ">=": operator.ge,
-    "<=": operator.le,
-    ">": operator.gt,
-    "<": operator.lt,
-}
-_FORM = re.compile(r"\s*(\w+)(?:@(?:(\w+):)?([\d./e-]+))?(?::(.+?))?\s*(>=|<=|>|<)\s*([\d.]+)\s*(%?)\s*")
-_EXAMPLE = "certified@0.5>=0.6, attacked@linf:8/255>=0.3, clean:sketch>=0.8"
+METRICS = ("clean", "clean-vote", "attacked", "corrupted", "certified")
+LATER = {"shift": "shift certificates", "claims": "claims of a study"}
+"""Metrics of the grammar that nothing measures yet."""
+_COMPARED: dict[str, Callable[[float, float], bool]] = {">=": operator.ge, "<=": operator.le}
+_NUMBER = r"(?:\d+\.?\d*|\.\d+)"
+_FORM = re.compile(
+    rf"\s*(?P<metric>[a-z]+(?:-[a-z]+)?)(?:@(?:(?P<norm>\w+):)?(?P<size>{_NUMBER}(?:e-?\d+)?(?:/{_NUMBER})?))?"
+    rf"(?::(?P<domain>.+?))?\s*(?P<sign>>=|<=)\s*(?P<number>{_NUMBER})\s*(?P<percent>%?)"
+    r"(?P<sure>\s+with\s+(?P<level>\S+))?\s*"
+)
+_EXAMPLE = "certified@0.5>=0.6, attacked@linf:8/255>=0.3, clean:sketch>=0.8 with 95%"
+
+
+@dataclass(frozen=True)
+class Certifiable:
+    """A certificate that is planned: its norm, no radius above `largest`, and `radii` if it decides no others."""
+
+    norm: str
+    title: str
+    largest: float
+    radii: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Measurable:
+    """What there will be numbers of: attacks are those on the model itself (norm and size), votes are of noises."""
+
+    domains: tuple[str, ...]
+    attacks: tuple[tuple[str, float], ...] = ()
+    votes: tuple[str, ...] = ()
+    certificates: tuple[Certifiable, ...] = ()
+    corrupted: bool = False
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether a requirement is met, and by which number."""
+    """Whether a requirement is met, by which number of which classifier, and what a reader should know of it.
+
+    `judged` is what was compared: "value", "lower limit" or "upper limit" of the 95 % interval.
+    """
 
     text: str
     met: bool
     measured: Estimate
     domain: str
+    classifier: str
+    judged: str
     seen_in_training: str = "no"
 
     def __str__(self) -> str:
         verb = "is met" if self.met else "is not met"
-        note = seen_note(self.seen_in_training, ", ")
-        return f"{self.text} {verb}: {self.measured.format()} on {self.domain}{note}"
+        limit = "" if self.judged == "value" else f"; its {self.judged} is judged"
+        note = seen_note(self.seen_in_training, "; ")
+        measured = f"{self.measured.format()} on {self.domain} (n = {self.measured.n}), {self.classifier}"
+        return f"{self.text} {verb}: {measured}{limit}{note}"
 
 
 @dataclass(frozen=True)
 class Requirement:
     """A number of the report, and what it must be: on the target, or on a domain that it names.
 
-    >>> Requirement.parse("certified@0.5>=60%").least
+    `METRIC[@SIZE][:DOMAIN] >=|<= SHARE [with 95%]`. `clean`, `attacked` and `corrupted` are of the model itself,
+    `clean-vote` of the smoothed one, `certified` of the classifier that is certified; where there are several of a
+    kind, the worst counts. `with 95%` asks it of the limit of the interval instead of the value.
+
+    >>> Requirement.parse("certified@0.5>=60%").share
     0.6
     """
 
     text: str
-    kind: str
+    metric: str
     norm: str | None
     size: float | None
     domain: str | None
     sign: str
-    least: float
+    share: float
+    with_limit: bool
 
     @classmethod
     def parse(cls, text: str) -> Requirement:
         """From text such as certified@0.5>=0.6; the domain may follow a colon: clean:sketch>=0.8."""
+        metric = re.match(r"\s*([a-z-]*)", text)
+        if metric and metric[1] in LATER:
+            raise UsageError(f"the requirement {text!r} asks for {LATER[metric[1]]}, which are not built yet")
         found = _FORM.fullmatch(text)
-        if not found or found[1] not in KINDS:
-            raise UsageError(f"can't read the requirement {text!r}; write it like {_EXAMPLE}")
-        kind, norm, size, domain, sign, number, percent = found.groups()
-        if (size is not None) != (kind in ("attacked", "certified")):
-            lacks = "needs a size" if size is None else "has no size"
-            raise UsageError(f"{kind!r} of the requirement {text!r} {lacks}; write it like {_EXAMPLE}")
-        least = float(number) / (100 if percent else 1)
-        if not 0 <= least <= 1:
-            raise UsageError(f"the requirement {text!r} should end with a part of 1, such as 0.6, or with 60%")
-        return cls(text, kind, norm, None if size is None else parse_eps(size), domain, sign, least)
+        if not found or found["metric"] not in METRICS:
+            known = ", ".join(METRICS)
+            raise UsageError(f"can't read the requirement {text!r}; write it like {_EXAMPLE}; there is {known}")
+        if (found["size"] is not None) != (found["metric"] in ("attacked", "certified")):
+            lacks = "needs a size" if found["size"] is None else "has no size"
+            raise UsageError(f"{found['metric']!r} of the requirement {text!r} {lacks}; write it like {_EXAMPLE}")
+        share = float(found["number"]) / (100 if found["percent"] else 1)
+        if not 0 <= share <= 1:
+            raise UsageError(f"the requirement {text!r} should compare with a part of 1, such as 0.6, or with 60%")
+        if found["sure"] and found["level"] != "95%":
+            raise UsageError(f"the requirement {text!r} should end with 95%: the report's intervals have that level")
+        size = None if found["size"] is None else parse_eps(found["size"])
+        parts = found["metric"], found["norm"], size, found["domain"], found["sign"]
+        return cls(text.strip(), *parts, share, bool(found["sure"]))
 
-    def check(
-        self, domains: Sequence[str], attacks: Sequence[tuple[str, float]], certified: Sequence[str], corrupted: bool
-    ) -> None:
-        """Refuse what will not have been measured: another domain, an attack of another size, a norm not certified."""
-        if self.domain is not None and self.domain not in domains:
-            raise UsageError(f"{self.text!r} names the domain {self.domain!r}; measured are {', '.join(domains)}")
-        if self.kind == "attacked" and not any(self._is(norm, size) for norm, size in attacks):
-            planned = ", ".join(f"{norm}:{size:g}" for norm, size in attacks) or "none"
-            raise UsageError(f"{self.text!r} asks for an attack that is not planned (planned: {planned}); see --threat")
-        if self.kind == "corrupted" and not corrupted:
+    def check(self, planned: Measurable) -> None:
+        """Refuse what will not have been measured: another domain, size or radius, a norm that is not certified."""
+        if self.domain is not None and self.domain not in planned.domains:
+            raise UsageError(f"{self.text!r} names the domain {self.domain!r}; measured are {_list(planned.domains)}")
+        if self.metric == "attacked" and not any(self._is(norm, size) for norm, size in planned.attacks):
+            threats = _list(f"{norm}:{size:g}" for norm, size in planned.attacks)
+            raise UsageError(f"{self.text!r} asks for an attack that is not planned (planned: {threats}); see --threat")
+        if self.metric == "corrupted" and not planned.corrupted:
             raise UsageError(f"{self.text!r} asks for corruptions, but none are planned; see --corruptions")
-        if self.kind == "certified":
-            norms = ", ".join(certified) or "nothing"
-            if not any(self._of_norm(norm) for norm in certified):
-                raise UsageError(f"{self.text!r} asks for a certificate that is not planned (planned: {norms})")
-            if self.norm is None and not set(certified) & {"l1", "l2", "linf"}:
-                raise UsageError(f"{self.text!r} should name the norm, which is none of pixels: certified@{norms}:...")
+        if self.metric == "clean-vote" and not planned.votes:
+            why = "a vote is asked where a certificate by votes has the norm of a --threat"
+            raise UsageError(f"{self.text!r} asks for a vote, but none is planned: {why}")
+        if self.metric == "certified":
+            self._check_certified(planned.certificates)
+
+    def _check_certified(self, planned: Sequence[Certifiable]) -> None:
+        norms = dict.fromkeys(one.norm for one in planned)
+        mine = [one for one in planned if self._of_norm(one.norm)]
+        if not mine:
+            raise UsageError(f"{self.text!r} asks for a certificate that is not planned (planned: {_list(norms)})")
+        if self.norm is None and not {"l1", "l2", "linf"} & set(norms):
+            first = next(iter(norms))
+            raise UsageError(f"{self.text!r} should name the norm, which is none of pixels: certified@{first}:...")
+        assert self.size is not None
+        for one in mine:
+            if one.radii is not None and not any(self._equals(radius) for radius in one.radii):
+                decided = _list(f"{radius:g}" for radius in one.radii)
+                message = f"{self.text!r} asks for a radius that this audit does not decide (it decides {decided})"
+                raise UsageError(f"{message}: choose another --out, or leave out --budget")
+            if self.sign == ">=" and self.share > 0 and self.size > one.largest:
+                message = f"{one.title} certifies no radius above {one.largest:.3g}, however sure the model is"
+                raise UsageError(f"{self.text!r} can't be met: {message}; more votes (--n) or more noise (--sigma)")
 
     def judge(self, evidence: Evidence, domains: Sequence[str]) -> Outcome:
         """By evidence of one model; `domains` are those that count unless one is named: the worst of them does."""
+        judged = ("lower limit" if self.sign == ">=" else "upper limit") if self.with_limit else "value"
+        compared = operator.attrgetter({"value": "value", "lower limit": "low", "upper limit": "high"}[judged])
         estimates = [
-            (self._measured(evidence, domain), domain) for domain in ([self.domain] if self.domain else domains)
+            (*one, domain)
+            for domain in ([self.domain] if self.domain else domains)
+            for one in self._measured(evidence, domain)
         ]
-        sought = min if self.sign.startswith(">") else max
-        measured, domain = sought(estimates, key=lambda one: one[0].value)
+        worst = min if self.sign == ">=" else max
+        estimate, classifier, domain = worst(estimates, key=lambda one: compared(one[0]))
+        met = _COMPARED[self.sign](compared(estimate), self.share)
         seen = evidence.where(domain=domain).seen_in_training
-        return Outcome(self.text, _COMPARED[self.sign](measured.value, self.least), measured, domain, seen)
+        return Outcome(self.text, met, estimate, domain, classifier, judged, seen)
 
-    def _measured(self, evidence: Evidence, domain: str) -> Estimate:
-        if self.kind == "certified":
+    def _measured(self, evidence: Evidence, domain: str) -> list[tuple[Estimate, str]]:
+        """The figures of the report that are meant, each with the name of its classifier."""
+        if self.metric == "certified":
             assert self.size is not None
-            series = [one for one in series_of_evidence(evidence) if one.domain == domain and self._of_norm(one.norm)]
-            if not series:
-                raise UsageError(f"{self.text!r}: nothing was certified on {domain}")
-            # certificates of several kinds speak of several classifiers: the first is the one asked for first
-            return series[0].at(self.size)
-        every = measures_of(evidence, str(evidence["model"][0]))
-        mine = [one for one in every if one.kind == self.kind and (self.size is None or self._is(one.norm, one.size))]
-        if not mine:
-            raise UsageError(f"{self.text!r}: nothing of the kind was measured")
-        return self._worst(mine, domain)
-
-    def _worst(self, measures: Sequence[Measure], domain: str) -> Estimate:
-        sought = min if self.sign.startswith(">") else max
-        return sought((one.at(domain) for one in measures), key=lambda estimate: estimate.value)
+            found = [
+                (one.at(self.size), f"certified: {one.title}, {_classifier(one.classifier)}")
+                for one in series_of_evidence(evidence)
+                if one.domain == domain and self._of_norm(one.norm)
+            ]
+        else:
+            kind, of_votes = self.metric.removesuffix("-vote"), self.metric.endswith("-vote")
+            found = [
+                (one.at(domain), f"{_classifier(one.classifier)}{f', {one.noise}' if one.noise else ''}")
+                for one in measures_of(evidence, str(evidence["model"][0]))
+                if one.kind == kind
+                and domain in one.samples
+                and (one.classifier != "base") == of_votes
+                and (self.size is None or self._is(one.norm, one.size))
+            ]
+        if not found:
+            raise UsageError(f"{self.text!r}: nothing of the kind was measured on {domain}")
+        return found
 
     def _is(self, norm: str, size: float) -> bool:
-        return self._of_norm(norm) and self.size is not None and abs(size - self.size) <= 1e-6 * max(1.0, self.size)
+        return self._of_norm(norm) and self._equals(size)
+
+    def _equals(self, size: float) -> bool:
+        return self.size is not None and abs(size - self.size) <= 1e-6 * max(1.0, self.size)
 
     def _of_norm(self, norm: str) -> bool:
         return self.norm is None or norm == self.norm
+
+
+def _classifier(name: str) -> str:
+    return "the model itself" if name == "base" else f"the {name} classifier"
+
+
+def _list(values: Iterable[str]) -> str:
+    return ", ".join(values) or "none"

@@ -18,14 +18,14 @@ from shiftproof.errors import CheckFailed, DataError, UsageError
 from shiftproof.execution import Mode, check_writable, only_one, read_json
 from shiftproof.models.identity import identity_of
 from shiftproof.perturbations.deformation import Ball, as_ball
-from shiftproof.probes import PROBES
-from shiftproof.probes.certify import Certify
 from shiftproof.probes.corrupt import as_corruptions
+from shiftproof.report.requirements import Requirement
 from shiftproof.studies.certifying import recorded
 from shiftproof.studies.data import StudyData, data_findings
 from shiftproof.studies.files import validated
+from shiftproof.studies.gate import measurable
 from shiftproof.studies.jobs import kept_copy, model_file
-from shiftproof.studies.plan import Plan, Wanted, fitting_plan, parse_budget
+from shiftproof.studies.plan import EFFORTS, Plan, Wanted, fitting_plan, parse_budget
 from shiftproof.studies.resolved import digest, resolved
 from shiftproof.studies.run import Run
 from shiftproof.studies.runner import measure_models, new_record, start_or_continue
@@ -63,6 +63,7 @@ def audit(
     also: str | Sequence[str] = (),
     limit: int | None = LIMIT,
     budget: str | None = None,
+    require: Sequence[str] = (),
     strict: bool = False,
     out: Path | str | None = None,
     name: str = "model",
@@ -80,7 +81,8 @@ def audit(
     taken, at random by `sample_seed`; `budget` ("20m") says how much time there is, and decides how hard every question
     is asked. Without `certifiers`, the majority vote under Gaussian noise is certified. Noise is keyed by a seed that
     is drawn for the run and kept in its record, unless `seed` fixes it. `also` names further probes, such as "search"
-    and "input-robustness". The same call continues one that was stopped.
+    and "input-robustness". `require` are texts such as "clean>=0.8", judged in `run.outcomes` and in the report. The
+    same call continues one that was stopped.
 
     >>> run = audit(model, sources, target, budget="5m")  # doctest: +SKIP
     >>> run.verdict, run.findings, run.report("report.html")  # doctest: +SKIP
@@ -98,6 +100,7 @@ def audit(
             wanted,
             limit,
             budget,
+            require=[Requirement.parse(text) for text in require],
             strict=strict,
             out=out,
             seed=seed,
@@ -149,15 +152,7 @@ class Planned:
     asked: dict[str, Any]
     noticed: list[Finding]
     seconds: float | None
-
-    @property
-    def measures(self) -> tuple[list[str], list[tuple[str, float]], list[str], bool]:
-        """What there will be numbers of: domains, attacks (norm and size), norms of certificates, corruptions."""
-        probes = [PROBES.create(choice.name, choice.options) for choice in self.study.probes]
-        norms = [_norm_of(probe.certifier) for probe in probes if isinstance(probe, Certify)]
-        attacks = [(threat.norm, threat.eps) for threat in self.threats]
-        corrupted = any(choice.name == "corrupt" for choice in self.study.probes)
-        return [domain.name for domain in self.data.measured], attacks, list(dict.fromkeys(norms)), corrupted
+    require: Sequence[Requirement] = ()
 
     def run(self, workers: int = 1, progress: Mode = "auto") -> Run:
         """Measure what is not measured."""
@@ -174,6 +169,8 @@ class Planned:
                 },
                 self.asked["seed"],
             )
+            # what is asked of the numbers may change from call to call; the numbers do not
+            record["require"] = [one.text for one in self.require]
             found = [Finding(**one) for one in record["noticed"]]
             found += examined(subject, self.data, self.threats, study)
             card = kept_copy(subject.model, dict(subject.card), subject.sources, model_file(folder, subject.name))
@@ -187,6 +184,7 @@ def plan_audit(
     limit: int | None,
     budget: str | None,
     *,
+    require: Sequence[Requirement] = (),
     strict: bool = False,
     out: Path | str | None = None,
     seed: int | None = None,
@@ -214,17 +212,31 @@ def plan_audit(
     noticed = [*oddities(data), *data_findings(data)]
     noticed += seen_target(subject.name, dict(subject.card), str(subject.data["name"]), subject.target)
     _refuse_if_strict([*read, *noticed], strict)
+    classes = len(subject.sources.classes)
     if study is None:
         wanted, unable = applicable(subject, wanted, data)
+        # before a trial of the probes, which can take a while; at the greatest effort, so that votes are not too few
+        _check_required(require, _named(wanted.probes(EFFORTS[0])), data, classes)
         plan = fitting_plan(wanted, subject.model, data.measured, limit, available, workers)
         study, seconds = _study(subject, plan, asked), plan.seconds
         if plan.limit != limit:
             data, read = measured_data(subject, plan.limit, "off", *chosen)
-        noticed += [*unable, *unreachable(study, wanted.threats, len(subject.sources.classes))]
-        if available is not None and plan.seconds > available:
-            message = f"the least that says anything takes about {plan.seconds:.0f} s, more than the budget of {budget}"
-            noticed.append(Finding("warn", "over-budget", message))
-    return Planned(subject, folder, study, data, wanted.threats, asked, [*read, *noticed], seconds)
+        noticed += [*unable, *unreachable(study, wanted.threats, classes)]
+    _check_required(require, [(choice.name, choice.options) for choice in study.probes], data, classes)
+    return Planned(subject, folder, study, data, wanted.threats, asked, [*read, *noticed], seconds, require)
+
+
+def _named(probes: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    return [(probe["name"], {key: value for key, value in probe.items() if key != "name"}) for probe in probes]
+
+
+def _check_required(
+    require: Sequence[Requirement], probes: Sequence[tuple[str, dict[str, Any]]], data: StudyData, classes: int
+) -> None:
+    if require:
+        planned = measurable(probes, data.measured, classes)
+        for one in require:
+            one.check(planned)
 
 
 def _asked(subject: Subject, wanted: Wanted, limit: int | None, budget: str | None, seed: int | None) -> dict[str, Any]:
@@ -291,9 +303,3 @@ def _refuse_if_strict(findings: Sequence[Finding], strict: bool) -> None:
     if strict and (odd := [one for one in findings if one.level != "pass"]):
         more = f" (and {len(odd) - 1} more)" if len(odd) > 1 else ""
         raise CheckFailed(f"{odd[0].message}{more}; without --strict the audit would go on and say so")
-
-
-def _norm_of(certifier: Any) -> str:
-    """In which its radii are."""
-    noise = getattr(certifier, "noise", None)
-    return str(getattr(certifier, "norm", "l2") if noise is None else noise.norm)

@@ -15,6 +15,7 @@ from shiftproof.models.heads import Head
 from shiftproof.probes.sandwich import sandwich_summary
 from shiftproof.report import Report, write_report
 from shiftproof.report.page import FORMATS, render_page
+from shiftproof.report.requirements import Outcome, Requirement
 from shiftproof.studies.files import validated
 from shiftproof.studies.schema import Choice, Study
 from shiftproof.types import Finding
@@ -79,6 +80,13 @@ class Run:
             }
         return found
 
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """What was required, and whether it is met: on the target, or without one on the worst source."""
+        domains = [self.study.target] if self.study.target else self.record["sources"]
+        required = [Requirement.parse(text) for text in self.record.get("require", ())]
+        return [one.judge(self.evidence, domains) for one in required]
+
     def content(self) -> Report:
         """What the report says."""
         study, record = self.study, self.record
@@ -114,6 +122,7 @@ class Run:
             labels=record["labels"],
             notes=[Finding(**finding) for finding in record["findings"]],
             seed=study.seed,
+            outcomes=self.outcomes,
             trained_here=all(spec.train for spec in study.models.values()),
         )
 

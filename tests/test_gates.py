@@ -1,0 +1,103 @@
+"""What stands between an audit and a pipeline: requirements, budgets, and a model that is fed the wrong scale."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shiftproof as sp
+from shiftproof.studies.plan import EFFORTS
+
+PLAN = importlib.import_module("shiftproof.studies.plan")
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _least_effort() -> Iterator[None]:
+    """Audits here ask as little as they can."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PLAN, "DEFAULT", EFFORTS[-1])
+        yield
+
+
+@pytest.fixture
+def arguments(images: Callable[..., Path]) -> Callable[..., list[object]]:
+    """An audit of a model on images that are bright or dark, as quick as can be."""
+    root = images(count=20)
+
+    def make(model: str) -> list[object]:
+        where = ["--data", f"folder:{root}", "--target", "clinic-b", "--model", f"python:{model}"]
+        return ["audit", *where, "--threat", "l2:0.1", "--corruptions", "none", "--n", 100, "--seed", 0, "--workers", 1]
+
+    return make
+
+
+def last(out: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return found
+
+
+class TestRequire:
+    def test_clean_is_the_model_itself_and_clean_vote_the_smoothed_one(
+        self, run: Run, arguments: Callable[..., list[object]], tmp_path: Path
+    ) -> None:
+        audit = [*arguments("misfits:fragile"), "--out", tmp_path / "run", "--json"]
+        code, out, _ = run(*audit, "--require", "clean>=0.9", "--require", "clean-vote>=0.9")
+        assert code == 2
+        itself, vote = last(out)["requirements"]
+        assert (itself["met"], itself["classifier"]) == (True, "the model itself")
+        assert not vote["met"]
+        assert vote["classifier"].startswith("the smoothed classifier")
+        assert vote["measured"]["value"] == pytest.approx(0.5)
+
+    def test_the_outcome_stands_first_in_the_report_and_last_in_the_terminal(
+        self, run: Run, arguments: Callable[..., list[object]], tmp_path: Path
+    ) -> None:
+        audit = [*arguments("toys:two_classes"), "--out", tmp_path / "run"]
+        code, out, _ = run(*audit, "--require", "clean>=0.5 with 95%", "--require", "clean<=0.1")
+        assert code == 2
+        said = out.strip().splitlines()[-2:]
+        assert "clean>=0.5 with 95% is met" in said[0]
+        assert "its lower limit is judged" in said[0]
+        assert "clean<=0.1 is not met" in said[1]
+        page = (tmp_path / "run" / "report.html").read_text()
+        assert 0 < page.index("What was required") < page.index("In plain words")
+        assert "clean&lt;=0.1 is not met" in page
+        outcomes = sp.open_run(tmp_path / "run").outcomes
+        assert [one.met for one in outcomes] == [True, False]
+        # what is judged is what the table shows
+        shown = sp.open_run(tmp_path / "run").content().measures.rows[0].accuracy["clinic-b"]
+        assert outcomes[0].measured == shown
+
+    @pytest.mark.parametrize(
+        ("requirement", "said"),
+        [
+            ("clean>=1.2.3", "can't read the requirement"),
+            ("clean>=2", "a part of 1"),
+            ("clean:moon>=0.5", "measured are clinic-a, clinic-b"),
+            ("attacked@0.7>=0.5", "planned: l2:0.1"),
+            ("certified@7>=0.5", "certifies no radius above"),
+            ("certified@linf:0.1>=0.5", "planned: l2"),
+            ("corrupted>=0.5", "none are planned"),
+            ("shift>=0.5", "not built yet"),
+            ("clean>=0.5 with 90%", "should end with 95%"),
+        ],
+    )
+    def test_a_bad_one_is_a_sentence_before_anything_is_measured(
+        self,
+        run: Run,
+        arguments: Callable[..., list[object]],
+        tmp_path: Path,
+        requirement: str,
+        said: str,
+    ) -> None:
+        code, _, err = run(*arguments("toys:two_classes"), "--out", tmp_path / "run", "--require", requirement)
+        assert code == 1
+        assert said in err
+        assert len(err.strip().splitlines()) <= 2
+        assert not (tmp_path / "run").exists()
