@@ -12,6 +12,7 @@ import pytest
 
 import shiftproof as sp
 from shiftproof.studies.plan import EFFORTS
+from shiftproof.studies.scale import scale_findings
 
 PLAN = importlib.import_module("shiftproof.studies.plan")
 Run = Callable[..., tuple[int, str, str]]
@@ -28,9 +29,9 @@ def _least_effort() -> Iterator[None]:
 @pytest.fixture
 def arguments(images: Callable[..., Path]) -> Callable[..., list[object]]:
     """An audit of a model on images that are bright or dark, as quick as can be."""
-    root = images(count=20)
 
-    def make(model: str) -> list[object]:
+    def make(model: str, count: int = 20) -> list[object]:
+        root = images(count=count)
         where = ["--data", f"folder:{root}", "--target", "clinic-b", "--model", f"python:{model}"]
         return ["audit", *where, "--threat", "l2:0.1", "--corruptions", "none", "--n", 100, "--seed", 0, "--workers", 1]
 
@@ -101,3 +102,47 @@ class TestRequire:
         assert said in err
         assert len(err.strip().splitlines()) <= 2
         assert not (tmp_path / "run").exists()
+
+
+class TestScale:
+    @pytest.mark.parametrize(
+        ("model", "helps", "typed"),
+        [
+            ("for_bytes", "inputs from 0 to 255", "mean=[0, 0, 0], std=[0.00392, 0.00392, 0.00392]"),
+            ("for_imagenet", "normalisation", "sp.Normalized(model, mean=["),
+        ],
+    )
+    def test_what_would_help_is_named_before_the_audit(
+        self, run: Run, arguments: Callable[..., list[object]], model: str, helps: str, typed: str
+    ) -> None:
+        code, out, err = run(*arguments(f"misfits:{model}", 80), "--estimate")
+        assert code == 0, err
+        (line,) = [line for line in out.splitlines() if "wrap it as" in line]
+        assert helps in line
+        assert typed in line
+        assert line.startswith("warn")
+
+    def test_it_is_in_the_report_and_in_json(
+        self, run: Run, arguments: Callable[..., list[object]], tmp_path: Path
+    ) -> None:
+        audit = [*arguments("misfits:for_bytes", 80), "--limit", 40]
+        code, out, err = run(*audit, "--out", tmp_path / "run", "--json")
+        assert code in (0, 2), err
+        (found,) = [one for one in last(out)["findings"] if one["code"] == "input-scale"]
+        assert found["level"] == "warn"
+        assert found["evidence"]["would_be"] > 0.9
+        assert found["message"] in (tmp_path / "run" / "report.html").read_text().replace("&#39;", "'")
+
+    @pytest.mark.parametrize("model", ["misfits:useless", "toys:two_classes"])
+    def test_a_model_that_is_good_or_simply_bad_is_left_in_peace(
+        self, run: Run, arguments: Callable[..., list[object]], model: str
+    ) -> None:
+        code, out, err = run(*arguments(model, 80), "--estimate")
+        assert code == 0, err
+        assert "wrap it as" not in out
+
+    def test_networks_that_were_never_trained_have_no_scale(self) -> None:
+        sources = list(sp.load_domains("rotated-digits"))[:2]
+        for seed in range(10):
+            model = sp.build_model(("mlp", "cnn")[seed % 2], sp.load_domains("rotated-digits"), seed=seed).eval()
+            assert list(scale_findings(model, sources)) == []

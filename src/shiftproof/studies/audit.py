@@ -29,6 +29,7 @@ from shiftproof.studies.plan import EFFORTS, Plan, Wanted, fitting_plan, parse_b
 from shiftproof.studies.resolved import digest, resolved
 from shiftproof.studies.run import Run
 from shiftproof.studies.runner import measure_models, new_record, start_or_continue
+from shiftproof.studies.scale import scale_findings
 from shiftproof.studies.schema import Study
 from shiftproof.studies.seen import seen_target
 from shiftproof.studies.subject import (
@@ -217,6 +218,7 @@ def plan_audit(
         wanted, unable = applicable(subject, wanted, data)
         # before a trial of the probes, which can take a while; at the greatest effort, so that votes are not too few
         _check_required(require, _named(wanted.probes(EFFORTS[0])), data, classes)
+        noticed += scale_findings(subject.model, data.measured[: len(subject.sources)])
         plan = fitting_plan(wanted, subject.model, data.measured, limit, available, workers)
         study, seconds = _study(subject, plan, asked), plan.seconds
         if plan.limit != limit:
