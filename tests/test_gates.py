@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ from typing import Any
 import pytest
 
 import shiftproof as sp
-from shiftproof.studies.plan import EFFORTS
+from shiftproof.execution import progress_bar
+from shiftproof.probes.clean import Clean
+from shiftproof.studies.plan import EFFORTS, fitting_plan
 from shiftproof.studies.scale import scale_findings
+from shiftproof.studies.trial import Stopwatch
 
 PLAN = importlib.import_module("shiftproof.studies.plan")
 Run = Callable[..., tuple[int, str, str]]
@@ -102,6 +106,116 @@ class TestRequire:
         assert said in err
         assert len(err.strip().splitlines()) <= 2
         assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every probe but clean is said to take ten seconds a sample."""
+
+    def each(_: object, probe: Any) -> float:
+        return 0.001 if isinstance(probe, Clean) else 10.0
+
+    monkeypatch.setattr(Stopwatch, "__init__", lambda self, *_: setattr(self, "fixed", 0.0))
+    monkeypatch.setattr(Stopwatch, "each", each)
+    monkeypatch.setattr(Stopwatch, "at_most", lambda self, probe, *_: each(self, probe))
+
+
+class TestBudget:
+    def test_one_that_can_not_be_kept_is_a_sentence_before_the_start(
+        self, run: Run, arguments: Callable[..., list[object]], tmp_path: Path
+    ) -> None:
+        code, out, err = run(*arguments("toys:two_classes"), "--budget", "1s", "--out", tmp_path / "run")
+        assert code == 1
+        assert "the budget of 1 s can't be kept" in err
+        assert "give --budget" in err
+        assert out == ""
+        assert not (tmp_path / "run").exists()
+
+    @pytest.mark.usefixtures("slow")
+    def test_clean_measures_all_and_the_rest_a_prefix_that_all_share(
+        self, run: Run, arguments: Callable[..., list[object]], tmp_path: Path
+    ) -> None:
+        audit = [*arguments("toys:two_classes", 80), "--n", 1000, "--budget", "60m", "--out", tmp_path / "run"]
+        code, out, err = run(*audit, "--require", "clean>=0.5", "--json")
+        assert code == 0, err
+        found = last(out)
+        shown = {row["n"]["clinic-b"] for row in found["measures"]}
+        assert len(shown) == 1
+        (few,) = shown
+        assert 20 <= few < 160
+        evidence = sp.open_run(tmp_path / "run").evidence.where(domain="clinic-b")
+        every = set(evidence.where(probe="clean")["sample"])
+        assert len(every) == 160
+        for probe in ("attack", "certify"):
+            part = set(evidence.where(probe=probe)["sample"])
+            assert len(part) == few
+            assert part < every
+        # the accuracy of all samples is what is required and shown, beside the table of those that are shared
+        assert found["requirements"][0]["measured"]["n"] == 160
+        page = (tmp_path / "run" / "report.html").read_text()
+        assert f"clinic-b {few} of 160" in page
+        assert "Accuracy, domain by domain" in page
+        assert found["time"]["budget"] == "60m"
+        # the same command continues, says how far it is, and keeps what the budget was resolved to
+        code, out, err = run(*audit)
+        assert code == 0, err
+        assert "8 of 8 measurements are done" in out
+        assert f"clinic-b {few}" in out
+        assert f"clinic-b {few} of 160" in out
+        code, out, err = run("verify", tmp_path / "run", "--part", 2, "--seed", 0)
+        assert code == 0, out + err
+
+    @pytest.mark.usefixtures("slow")
+    def test_certificates_stop_where_their_question_is_decided(
+        self, run: Run, arguments: Callable[..., list[object]]
+    ) -> None:
+        audit = [*arguments("toys:two_classes"), "--n", 1000, "--estimate", "--json"]
+        code, out, err = run(*audit, "--budget", "10h", "--require", "certified@0.2>=0.1")
+        assert code == 0, err
+        assert "stop radii:0,0.1,0.2" in last(out)["probes"][-1]
+        assert set(last(out)["costs"]) >= {"clean", "attack, l2 0.1", "certify, gaussian 0.25"}
+        code, out, err = run(*audit)
+        assert code == 0, err
+        assert "stop" not in last(out)["probes"][-1]
+
+    @pytest.mark.usefixtures("slow")
+    def test_a_long_audit_says_so_and_how_to_shorten_it(self, run: Run, arguments: Callable[..., list[object]]) -> None:
+        code, _, err = run(*arguments("toys:two_classes", 80), "--estimate", "--json")
+        assert code == 0
+        assert "this takes about" in err
+        assert "to shorten it: --budget 20m, a smaller --limit" in err
+
+    def test_an_overrun_is_said(
+        self,
+        run: Run,
+        arguments: Callable[..., list[object]],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        def hopeful(wanted: Any, model: Any, measured: Any, budget: float, *_: Any) -> Any:
+            assert budget == 1.0
+            return fitting_plan(wanted, model, measured, None, 1)
+
+        monkeypatch.setattr(importlib.import_module("shiftproof.studies.audit"), "fitting_plan", hopeful)
+        audit = [*arguments("toys:two_classes"), "--budget", "1s", "--limit", 4, "--out", tmp_path / "run", "--json"]
+        code, out, err = run(*audit)
+        assert code == 0, err
+        assert "longer than the budget of 1s" in last(out)["time"]["overrun"]
+        assert last(out)["time"]["expected"] > 0
+
+
+def test_work_without_news_says_that_it_goes_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shiftproof.execution.progress._Lines.SILENT_SECONDS", 0.01)
+    heard = ""
+    with progress_bar("one long block", 60, "lines"):
+        for _ in range(500):
+            heard += capsys.readouterr().err
+            if heard:
+                break
+            time.sleep(0.01)
+    assert heard.startswith("one long block: 0/60")
 
 
 class TestScale:

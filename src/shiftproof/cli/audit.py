@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,10 +17,12 @@ from shiftproof.cli.options import (
     Split,
     Workers,
     absolute,
+    accuracy_json,
     duration,
     measures_json,
     options_of_set,
     repeat_command,
+    show_accuracy,
     show_findings,
     show_json,
     show_measures,
@@ -29,9 +32,13 @@ if TYPE_CHECKING:
     from shiftproof.report.requirements import Outcome
     from shiftproof.studies import Run
     from shiftproof.studies.audit import Planned
+    from shiftproof.studies.plan import Plan
     from shiftproof.studies.subject import Subject
 
 __all__ = ["command"]
+
+LONG = 30 * 60
+"""Seconds from which an audit says before its start that it takes long."""
 
 
 def command(
@@ -105,6 +112,7 @@ def command(
     sigma of rotation noise in half turns. Exit 2 if a check of the model or a --require fails.
     """
     import os
+    import time
 
     from shiftproof.execution import check_writable
     from shiftproof.probes.corrupt import Corrupt
@@ -112,6 +120,7 @@ def command(
     from shiftproof.studies.audit import plan_audit, wanted_of
     from shiftproof.studies.subject import THREATS
 
+    began = time.monotonic()
     options = options_of_set(set_ or [], ("data", "model", "noise", "certifier"))
     requirements = [Requirement.parse(text) for text in require or []]
     asked = Corrupt.create("standard" if corruptions == "none" else corruptions, severities or "1,2,3,4,5", "auto")
@@ -142,17 +151,20 @@ def command(
     )
     if estimate or not json:
         _show_plan(planned, count, json and estimate)
+    _warn_if_long(planned)
     if estimate:
         return
     check_writable(planned.folder)
+    planning = time.monotonic() - began
     run = planned.run(count, progress="lines")
     written = run.export()
     outcomes = run.outcomes
     failed = [*run.broken, *(one for one in outcomes if not one.met)]
+    took = _Took(planning, time.monotonic() - began - planning, planned.plan, budget)
     if json:
-        _show_json(run, outcomes, written[0])
+        _show_json(run, outcomes, written[0], took)
     else:
-        _show(run, outcomes, written[0])
+        _show(run, outcomes, written[0], took)
     if failed:
         raise typer.Exit(EXIT_FAILED)
 
@@ -193,7 +205,7 @@ def _name(model: str) -> str:
 def _certifiers(
     subject: Subject, certifier: str | None, given: dict[str, Any], options: dict[str, dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """As told, or what fits the model; a number of votes that nobody asked for is left to the effort."""
+    """As told, or what fits the model; votes, and when they stop, are left to the effort unless told."""
     from shiftproof.cli.certifiers import certifiers_from
     from shiftproof.studies.certifying import recorded
     from shiftproof.studies.subject import usual_certifiers
@@ -204,8 +216,8 @@ def _certifiers(
     if certifier is None and "noise" not in given and "sigma" not in given:
         given = {**given, "sigma": str(usual[0]["noise"]["sigma"])}
     found = [recorded(one) for one in certifiers_from(certifier or "randomized-smoothing", given, options)]
-    if "n" not in given and "n" not in options["certifier"]:
-        found = [{key: value for key, value in one.items() if key != "n"} for one in found]
+    told = {*given, *options["certifier"]}
+    found = [{key: value for key, value in one.items() if key not in {"n", "stop"} - told} for one in found]
     return found if certifier is not None else [*found, *usual[1:]]
 
 
@@ -214,27 +226,79 @@ def _show_plan(planned: Planned, workers: int, json: bool) -> None:
     from shiftproof.studies.run import described
 
     counts = {domain.name: len(domain) for domain in planned.data.measured}
+    few = {domain.name: len(domain) for domain in planned.data.measured_by("attack")}
+    plan = planned.plan
     if json:
         show_json(
             {
-                "seconds": planned.seconds,
+                "seconds": None if plan is None else plan.seconds,
                 "samples": counts,
+                "samples_beyond_clean": few,
+                "costs": {} if plan is None else plan.costs,
                 "probes": [described(choice) for choice in planned.study.probes],
             }
         )
         return
-    typer.echo(f"samples  {', '.join(f'{name} {count:,}' for name, count in counts.items())}")
+    typer.echo(f"samples  {_counts(counts)}")
+    if few != counts:
+        typer.echo(f"         of these the first for all probes but clean: {_counts(few)}")
     for choice in planned.study.probes:
         typer.echo(f"measure  {described(choice)}")
-    if planned.seconds is None:
-        typer.echo(f"continue {planned.folder}")
+    if plan is None:
+        typer.echo(f"continue {planned.folder}, {planned.done} of {planned.pieces} measurements are done")
     else:
-        typer.echo(f"time     about {duration(planned.seconds)} with --workers {workers}, by a trial of a moment")
+        typer.echo(f"time     about {duration(plan.seconds)} with --workers {workers}, by a trial of a moment")
     show_findings(planned.noticed)
 
 
-def _show(run: Run, outcomes: list[Outcome], report: Path) -> None:
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
+
+
+def _warn_if_long(planned: Planned) -> None:
+    """Say that an audit takes long, and how to shorten it."""
+    plan = planned.plan
+    if plan is None or plan.seconds <= LONG:
+        return
+    dearest = max(plan.costs, key=lambda title: plan.costs[title])
+    typer.echo(
+        f"this takes about {duration(plan.seconds)}, most of it for {dearest!r} ({duration(plan.costs[dearest])}); to "
+        "shorten it: --budget 20m, a smaller --limit or --n, --corruptions none, fewer --severities or --threat",
+        err=True,
+    )
+
+
+@dataclass(frozen=True)
+class _Took:
+    """Seconds for reading data and trials, and for all that was planned then; what was expected, and the budget."""
+
+    planning: float
+    measuring: float
+    plan: Plan | None
+    budget: str | None
+
+    @property
+    def overrun(self) -> str:
+        """A sentence, if it took longer than the budget."""
+        from shiftproof.studies.plan import parse_budget
+
+        seconds = self.planning + self.measuring
+        if self.budget is None or seconds <= parse_budget(self.budget):
+            return ""
+        return f"it took {duration(seconds)}, longer than the budget of {self.budget}"
+
+    def figures(self) -> dict[str, Any]:
+        """For --json."""
+        expected = None if self.plan is None else self.plan.seconds
+        taken = {"planning": self.planning, "measuring": self.measuring, "expected": expected}
+        return {**taken, "budget": self.budget, "overrun": self.overrun}
+
+
+def _show(run: Run, outcomes: list[Outcome], report: Path, took: _Took) -> None:
     content = run.content()
+    if content.measures.beyond:
+        typer.echo("As they are, on all samples:")
+        show_accuracy(content.table())
     show_measures(content.measures)
     show_findings(content.findings(content.table()))
     typer.echo("")
@@ -243,11 +307,13 @@ def _show(run: Run, outcomes: list[Outcome], report: Path) -> None:
     typer.echo(f"\nreport  {report}\nrun     {run.folder}")
     if run.record["asked"]["seed"] is None:
         typer.echo(f"repeat  {repeat_command(run.record['noise_seed'])}")
+    if took.overrun:
+        typer.echo(f"time    {took.overrun}")
     for one in outcomes:
         typer.secho(f"{'met   ' if one.met else 'failed'}  {one}", fg="green" if one.met else "red")
 
 
-def _show_json(run: Run, outcomes: list[Outcome], report: Path) -> None:
+def _show_json(run: Run, outcomes: list[Outcome], report: Path, took: _Took) -> None:
     from dataclasses import asdict
 
     content = run.content()
@@ -262,7 +328,9 @@ def _show_json(run: Run, outcomes: list[Outcome], report: Path) -> None:
             "report": str(report),
             "seed": run.record["noise_seed"],
             "samples": run.samples,
+            "time": took.figures(),
             "verdict": content.verdict,
+            **accuracy_json(content.table()),
             "measures": measures_json(content.measures),
             "corrupted": corrupted,
             "findings": [asdict(finding) for finding in content.findings(content.table())],

@@ -93,9 +93,9 @@ def repeat_command(seed: int) -> str:
 
 def duration(seconds: float) -> str:
     """A time as people say it."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    from shiftproof.execution.progress import duration as text
+
+    return text(seconds)
 
 
 def show_json(value: dict[str, Any]) -> None:
@@ -150,6 +150,8 @@ def show_measures(table: SideBySide) -> None:
             cells.append(f"{points(row.gap.value)}\n[dim]{interval}[/]")
         shown.add_row(f"{escape(name)}\n[dim]{kind}, {one.classifier} classifier[/]", *cells)
     _console().print(shown)
+    if table.note:
+        typer.echo(f"{table.note}.\n")
 
 
 def options_of_set(changes: Iterable[str], kinds: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -222,6 +224,7 @@ def measures_json(table: SideBySide) -> list[dict[str, Any]]:
             "classifier": row.measure.classifier,
             "norm": row.measure.norm,
             "size": row.measure.size,
+            "n": {domain: e.n for domain, e in row.accuracy.items()},
             "value": {domain: e.value for domain, e in row.accuracy.items()},
             "interval": {domain: [e.low, e.high] for domain, e in row.accuracy.items()},
             "gap": None if row.gap is None else row.gap.value,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, Protocol, TextIO
 
-__all__ = ["Mode", "Progress", "progress_bar"]
+__all__ = ["Mode", "Progress", "duration", "progress_bar"]
 
 Mode = Literal["auto", "lines", "off"]
 """`auto`: a bar if stderr is a terminal, else nothing; `lines`: a bar if it is one, else a line now and then."""
@@ -28,10 +29,22 @@ def progress_bar(label: str, total: int, mode: Mode = "auto", done: int = 0) -> 
         yield from _bar(label, total, done)
     elif mode == "lines":
         lines = _Lines(label, total, done, sys.stderr)
-        yield lines
+        with lines.heard():
+            yield lines
         lines.close()
     else:
         yield _Silent()
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> duration(45), duration(700), duration(9000)
+    ('45 s', '12 min', '2.5 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 class _Silent:
@@ -40,10 +53,14 @@ class _Silent:
 
 
 class _Lines:
-    """A line every ten seconds at most, and one at the end of work that took longer than a moment."""
+    """A line every ten seconds at most, and one at the end of work that took longer than a moment.
+
+    Work that is long without any news says that it goes on.
+    """
 
     EVERY_SECONDS = 10.0
     MOMENT_SECONDS = 1.0
+    SILENT_SECONDS = 30.0
 
     def __init__(self, label: str, total: int, done: int, stream: TextIO) -> None:
         self._label, self._total, self._stream = label, total, stream
@@ -56,6 +73,25 @@ class _Lines:
         self._note = note or self._note
         if time.monotonic() - self._spoke >= self.EVERY_SECONDS:
             self._speak()
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Speak every half minute inside the block, whatever happens in it."""
+        ended = threading.Event()
+
+        def speak() -> None:
+            while not ended.wait(self.SILENT_SECONDS):
+                if time.monotonic() - self._spoke >= self.SILENT_SECONDS:
+                    self._speak()
+
+        # a daemon: it holds nothing, and must not keep a process that is ending
+        thread = threading.Thread(target=speak, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     def close(self) -> None:
         if time.monotonic() - self._started >= self.MOMENT_SECONDS:

@@ -17,16 +17,15 @@ from shiftproof.attacks import Base, Smoothed
 from shiftproof.attacks.attack import as_attack, as_victim, attack_samples, check_eps, check_victim
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
-from shiftproof.execution import single_threaded
 from shiftproof.perturbations.deformation import Deformation
 from shiftproof.perturbations.noise import as_noise, label
 from shiftproof.perturbations.threat import parse_eps
-from shiftproof.probes.probe import PROBES, Columns, ProbeTask, measure_blocks, under_each
+from shiftproof.probes.probe import PROBES, Columns, ProbeTask, measure_blocks, seconds_a_sample, under_each
 from shiftproof.types import Cost, Positive
 
 __all__ = ["Attack", "Sizes", "as_sizes"]
 
-_TRIED, _TOGETHER = 8, 64
+_TOGETHER = 64
 
 
 def _noise_or_none(value: Any) -> Any:
@@ -112,16 +111,19 @@ class Attack:
         some = domain.subset(np.unique(np.linspace(0, len(domain) - 1, _TOGETHER, dtype=np.int64)))
         inputs, labels = some.tensors()
         right = float((Base(model).answers(inputs) == labels).float().mean())
-        tried, ids = inputs[:: max(1, len(some) // _TRIED)][:_TRIED], some.ids[:: max(1, len(some) // _TRIED)][:_TRIED]
-        with single_threaded():
+
+        def seconds_of(few: Domain) -> float:
+            tried = few.tensors()[0]
             began = time.perf_counter()
             # all of these are attacked, because they are right by definition
             answers = self._victim(model, 0).answers(tried)
             asked = time.perf_counter()
-            self.measure(model, tried, answers, ids)
-            ended = time.perf_counter()
-        each = (asked - began) + right * max(0.0, (ended - asked) - (asked - began))
-        seconds = len(domain) * each / len(tried) / min(workers, len(domain.in_blocks(_TOGETHER)))
+            self.measure(model, tried, answers, few.ids)
+            attacking = time.perf_counter() - asked
+            return (asked - began) + right * max(0.0, attacking - (asked - began))
+
+        each = seconds_a_sample(some, seconds_of, model, 1 if self.smoothed is None else self.samples)
+        seconds = len(domain) * each / min(workers, len(domain.in_blocks(_TOGETHER)))
         passes = len(domain) * self.passes(model)
         return Cost(passes, seconds, passes, seconds)
 

@@ -32,11 +32,16 @@ __all__ = [
     "check_probe",
     "measure_blocks",
     "run_probe",
+    "seconds_a_sample",
+    "step_seconds",
     "trial_cost",
     "under_each",
 ]
 
-_TRIED = 16
+_TRIED, _BLOCK, _TRIAL_SECONDS = 4, 64, 1.0
+"""A trial starts with few samples, and takes more as long as it took less than this."""
+_LARGE = 256
+"""From here on a batch takes as long as it is large."""
 
 Columns = dict[str, NDArray[Any]]
 Measure = Callable[..., Columns]
@@ -175,13 +180,53 @@ def block_cost(measure: Measure, model: nn.Module, domain: Domain, passes: int =
 
 def trial_cost(measure: Measure, model: nn.Module, domain: Domain, workers: int, passes: int, most: int) -> Cost:
     """The cost of a probe that takes long for a sample: `passes` forward each, in shards of `most`; by a trial."""
-    few = domain.subset(np.unique(np.linspace(0, len(domain) - 1, _TRIED, dtype=np.int64)))
-    inputs, labels = few.tensors()
-    with single_threaded():
+
+    def measured(few: Domain) -> float:
+        inputs, labels = few.tensors()
         began = time.perf_counter()
         measure(model, inputs, labels, few.ids)
-    seconds = (time.perf_counter() - began) * len(domain) / len(few) / min(workers, len(domain.in_blocks(most)))
+        return time.perf_counter() - began
+
+    each = seconds_a_sample(domain, measured, model)
+    seconds = len(domain) * each / min(workers, len(domain.in_blocks(most)))
     return Cost(passes * len(domain), seconds, passes * len(domain), seconds)
+
+
+def seconds_a_sample(domain: Domain, seconds_of: Callable[[Domain], float], model: nn.Module, copies: int = 1) -> float:
+    """Seconds for each of a block of samples, by trials on more and more of them until one takes a second.
+
+    A trial that ended with few samples counts as much less than a block does with more of them, as a step of the model
+    forward and backward does: for small models a batch of 64 takes hardly longer than one of 4. `copies` of a sample
+    go through the model at once.
+    """
+    block, count = min(_BLOCK, len(domain)), min(_TRIED, len(domain))
+    with single_threaded():
+        # what is slow the first time alone
+        seconds_of(domain.subset(np.arange(1)))
+        while True:
+            few = domain.subset(np.unique(np.linspace(0, len(domain) - 1, count, dtype=np.int64)))
+            seconds = seconds_of(few)
+            if count >= block:
+                return seconds / len(few)
+            if seconds > _TRIAL_SECONDS:
+                inputs = domain.take(np.arange(block))[0]
+                more = step_seconds(model, inputs, block * copies) / step_seconds(model, inputs, count * copies)
+                return seconds * more / block
+            count = min(4 * count, block)
+
+
+def step_seconds(model: nn.Module, inputs: Tensor, count: int) -> float:
+    """Seconds of one step forward and backward with a batch of `count` inputs; of large ones, in proportion."""
+    batch = min(count, _LARGE)
+    repeated = inputs[torch.arange(batch) % len(inputs)].requires_grad_()
+    seconds = []
+    for _ in range(3):
+        began = time.perf_counter()
+        total = model(repeated).sum()
+        if total.requires_grad:
+            torch.autograd.grad(total, repeated, allow_unused=True)
+        seconds.append(time.perf_counter() - began)
+    return min(seconds) * count / batch
 
 
 @dataclass(frozen=True)

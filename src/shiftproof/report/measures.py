@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
+import pyarrow as pa
 
 from shiftproof.evidence import Evidence, metrics
 from shiftproof.evidence.record import seen_note, worst_seen
@@ -16,7 +17,7 @@ from shiftproof.report.certified import Series, series_of_evidence
 from shiftproof.statistics import Sample, bootstrap_mean
 from shiftproof.types import Estimate, FloatArray
 
-__all__ = ["Kind", "Line", "Measure", "SideBySide", "measures_of", "side_by_side"]
+__all__ = ["Kind", "Line", "Measure", "SideBySide", "measures_of", "shared_rows", "side_by_side"]
 
 Kind = Literal["clean", "attacked", "corrupted", "certified"]
 
@@ -81,11 +82,27 @@ class Line:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """All measures of all models, one row each, on sources and target."""
+    """All measures of all models, one row each, on sources and target.
+
+    `beyond` is how many samples of a domain some probes measured, where not all did: rows are of those that all did.
+    """
 
     sources: tuple[str, ...]
     target: str | None
     rows: list[Line]
+    beyond: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def note(self) -> str:
+        """On which samples the rows stand, if these are not all."""
+        if not self.beyond or not self.rows:
+            return ""
+        first = self.rows[0].accuracy
+        counts = ", ".join(f"{domain} {first[domain].n} of {count}" for domain, count in self.beyond.items())
+        return (
+            f"Every row is of the samples that all probes measured ({counts}), the first of one order; accuracy "
+            "on samples as they are was measured on all"
+        )
 
     @property
     def domains(self) -> tuple[str, ...]:
@@ -107,7 +124,8 @@ class SideBySide:
 
 
 def side_by_side(evidence: Evidence, sources: Sequence[str], target: str | None, seed: int = 0) -> SideBySide:
-    """Rows by model, in the order clean, attacked, corrupted, certified."""
+    """Rows by model, in the order clean, attacked, corrupted, certified; of the samples that all probes measured."""
+    whole, evidence = evidence, shared_rows(evidence)
     domains = (*sources, *([target] if target else []))
     rows = []
     for model in evidence.distinct("model"):
@@ -115,7 +133,23 @@ def side_by_side(evidence: Evidence, sources: Sequence[str], target: str | None,
             if set(domains) <= set(measure.samples):
                 gap = measure.gap(sources, target, seed) if target is not None else None
                 rows.append(Line(measure, {domain: measure.at(domain) for domain in domains}, gap))
-    return SideBySide(tuple(sources), target, rows)
+    counts = {domain: len(set(whole.where(domain=domain)["sample"])) for domain in domains}
+    shared = {domain: len(set(evidence.where(domain=domain)["sample"])) for domain in domains}
+    beyond = {domain: count for domain, count in counts.items() if count != shared[domain]}
+    return SideBySide(tuple(sources), target, rows, beyond)
+
+
+def shared_rows(evidence: Evidence) -> Evidence:
+    """Only samples that every probe of a model has measured on a domain; all rows, where all measured the same."""
+    kept = np.ones(len(evidence), bool)
+    names = [evidence[column].astype(str) for column in ("model", "domain", "probe", "sample")] if len(evidence) else []
+    for model, domain in {(m, d) for m, d in zip(*names[:2], strict=True)} if names else ():
+        here = (names[0] == model) & (names[1] == domain)
+        sets = [set(names[3][here & (names[2] == probe)]) for probe in sorted(set(names[2][here]))]
+        shared = set.intersection(*sets)
+        if shared and any(one != shared for one in sets):
+            kept[here] = np.isin(names[3][here], list(shared))
+    return evidence if kept.all() else Evidence(evidence.table.filter(pa.array(kept)))
 
 
 def measures_of(rows: Evidence, model: str) -> list[Measure]:

@@ -37,7 +37,7 @@ from shiftproof.report.findings import (
     unsound_findings,
 )
 from shiftproof.report.matrix import Matrix, matrices_of
-from shiftproof.report.measures import SideBySide, side_by_side
+from shiftproof.report.measures import SideBySide, shared_rows, side_by_side
 from shiftproof.report.requirements import Outcome
 from shiftproof.report.searched import loss_changes_of, searched_of
 from shiftproof.report.tables import Stressed, Table, accuracy_table, points, stressed_tables
@@ -95,6 +95,11 @@ class Report:
         return stressed_tables(self.evidence, self.sources, self.target, self.seed)
 
     @cached_property
+    def shared(self) -> Evidence:
+        """Samples that all probes measured: figures that are compared are of these."""
+        return shared_rows(self.evidence)
+
+    @cached_property
     def measures(self) -> SideBySide:
         """Clean, attacked, corrupted and certified side by side."""
         return side_by_side(self.evidence, self.sources, self.target, self.seed)
@@ -102,17 +107,17 @@ class Report:
     @cached_property
     def corrupted(self) -> list[Corrupted]:
         """Accuracy on corrupted samples, if it was measured."""
-        return corrupted_of(self.evidence)
+        return corrupted_of(self.shared)
 
     @cached_property
     def matrices(self) -> list[Matrix]:
         """Models by the size of attacks, where there are several sizes."""
-        return matrices_of(self.evidence, self.sources, self.target)
+        return matrices_of(self.shared, self.sources, self.target)
 
     @cached_property
     def verdict(self) -> list[str]:
         """What was measured and guaranteed, in plain words; first of all whether it can be trusted."""
-        said = verdict_of(self.evidence, self.sources, self.target, self.seed)
+        said = verdict_of(self.shared, self.sources, self.target, self.seed)
         failed = [*self.notes, *sandwich_summary(self.evidence)]
         codes = list(dict.fromkeys(one.code for one in failed if one.level == "fail"))
         doubt = f"What follows can't be trusted as it stands, because checks failed: {', '.join(codes)}."

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from shiftproof.certification import Certifier
 from shiftproof.domains import Domain, Domains
 from shiftproof.domains.splits import check_part
 from shiftproof.errors import CheckFailed, DataError, UsageError
-from shiftproof.execution import Mode, check_writable, only_one, read_json
+from shiftproof.execution import Mode, check_writable, only_one, progress_bar, read_json
 from shiftproof.models.identity import identity_of
 from shiftproof.perturbations.deformation import Ball, as_ball
 from shiftproof.probes.corrupt import as_corruptions
@@ -142,7 +143,7 @@ def _several(value: Any) -> list[Any]:
 class Planned:
     """An audit before anything is measured: where it goes, what it measures, what was noticed on the way.
 
-    `seconds` is what it will take, from a trial of a moment; None if it was begun before.
+    `plan` says what it will take, from a trial of a moment; None if it was begun before.
     """
 
     subject: Subject
@@ -152,8 +153,18 @@ class Planned:
     threats: tuple[Ball, ...]
     asked: dict[str, Any]
     noticed: list[Finding]
-    seconds: float | None
+    plan: Plan | None
     require: Sequence[Requirement] = ()
+
+    @property
+    def pieces(self) -> int:
+        """How many measurements there are: every probe on every domain."""
+        return len(self.study.probes) * len(self.data.measured)
+
+    @property
+    def done(self) -> int:
+        """How many of them are finished."""
+        return sum(1 for _ in (self.folder / "evidence").rglob("*.parquet"))
 
     def run(self, workers: int = 1, progress: Mode = "auto") -> Run:
         """Measure what is not measured."""
@@ -173,7 +184,9 @@ class Planned:
             # what is asked of the numbers may change from call to call; the numbers do not
             record["require"] = [one.text for one in self.require]
             found = [Finding(**one) for one in record["noticed"]]
-            found += examined(subject, self.data, self.threats, study)
+            with progress_bar("examining the model", 1, progress) as bar:
+                found += examined(subject, self.data, self.threats, study)
+                bar.advance()
             card = kept_copy(subject.model, dict(subject.card), subject.sources, model_file(folder, subject.name))
             models = {subject.name: (subject.model, card)}
             return measure_models(folder, study, record, self.data, models, found, workers, progress)
@@ -195,7 +208,7 @@ def plan_audit(
     progress: Mode = "auto",
 ) -> Planned:
     """Look at data and model, and decide how hard every question is asked; nothing is written."""
-    available = None if budget is None else parse_budget(budget)
+    began, available = time.perf_counter(), None if budget is None else parse_budget(budget)
     if limit is not None and limit < 1:
         raise UsageError(f"the limit is {limit}; it should be at least 1")
     if subject.target is not None and subject.target.name in subject.sources.names:
@@ -205,9 +218,10 @@ def plan_audit(
     check_part(split)
     asked = _asked(subject, wanted, limit, budget, seed) | {"sample_seed": sample_seed, "split": split}
     folder = Path(out) if out else Path("runs") / f"audit-{digest(asked)}"
-    study, seconds = _begun(folder, asked), None
+    study, plan = _begun(folder, asked), None
     chosen = sample_seed, measured_parts(subject, split, wanted)
     data, read = measured_data(subject, limit if study is None else study.limit, progress, *chosen)
+    data = data if study is None else replace(data, prefix=study.prefix)
     for domain in data.measured:
         check_victim(as_victim(subject.model, None, 1, 1, 0), domain)
     noticed = [*oddities(data), *data_findings(data)]
@@ -216,16 +230,18 @@ def plan_audit(
     classes = len(subject.sources.classes)
     if study is None:
         wanted, unable = applicable(subject, wanted, data)
+        if available is not None:
+            # a budget is spent on what is asked: votes stop where these radii are decided
+            wanted = replace(wanted, radii=tuple(one.size for one in require if one.metric == "certified" and one.size))
         # before a trial of the probes, which can take a while; at the greatest effort, so that votes are not too few
         _check_required(require, _named(wanted.probes(EFFORTS[0])), data, classes)
         noticed += scale_findings(subject.model, data.measured[: len(subject.sources)])
-        plan = fitting_plan(wanted, subject.model, data.measured, limit, available, workers)
-        study, seconds = _study(subject, plan, asked), plan.seconds
-        if plan.limit != limit:
-            data, read = measured_data(subject, plan.limit, "off", *chosen)
+        spent = time.perf_counter() - began
+        plan = fitting_plan(wanted, subject.model, data.measured, available, workers, progress, spent)
+        study, data = _study(subject, plan, limit, asked), replace(data, prefix=plan.prefix)
         noticed += [*unable, *unreachable(study, wanted.threats, classes)]
     _check_required(require, [(choice.name, choice.options) for choice in study.probes], data, classes)
-    return Planned(subject, folder, study, data, wanted.threats, asked, [*read, *noticed], seconds, require)
+    return Planned(subject, folder, study, data, wanted.threats, asked, [*read, *noticed], plan, require)
 
 
 def _named(probes: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
@@ -279,14 +295,14 @@ def _begun(folder: Path, asked: dict[str, Any]) -> Study | None:
     return validated(before["study"], str(path))
 
 
-def _study(subject: Subject, plan: Plan, asked: dict[str, Any]) -> Study:
+def _study(subject: Subject, plan: Plan, limit: int | None, asked: dict[str, Any]) -> Study:
     budget = asked["budget"]
     where = "no domain was left out" if subject.target is None else f"{subject.target.name} is where it is shipped to"
-    time = "" if budget is None else f" Planned for {budget}."
+    planned = "" if budget is None else f" Planned for {budget}."
     document = {
         "name": "audit",
         "title": f"Audit of {subject.name}",
-        "about": f"The same samples of every domain as they are, attacked, corrupted and certified; {where}.{time}",
+        "about": f"The same samples of every domain as they are, attacked, corrupted and certified; {where}.{planned}",
         "data": dict(subject.data),
         "source": list(subject.sources.names),
         "target": None if subject.target is None else subject.target.name,
@@ -294,7 +310,8 @@ def _study(subject: Subject, plan: Plan, asked: dict[str, Any]) -> Study:
         "seed": 0,
         "sample_seed": asked["sample_seed"],
         "split": asked["split"],
-        "limit": plan.limit,
+        "limit": limit,
+        "prefix": plan.prefix,
         "models": {subject.name: {"model": dict(subject.spec), "train": False}},
         "probes": plan.probes,
     }

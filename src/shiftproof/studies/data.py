@@ -16,7 +16,10 @@ from shiftproof.studies.schema import GIVEN, Study
 from shiftproof.studies.seen import was_trained_on
 from shiftproof.types import Finding
 
-__all__ = ["StudyData", "chosen", "data_findings", "load_study_data", "measured_part"]
+__all__ = ["CHEAP", "StudyData", "chosen", "data_findings", "load_study_data", "measured_part"]
+
+CHEAP = ("clean",)
+"""Probes of one forward pass a sample: a budget leaves them all samples."""
 
 
 def measured_part(cards: Iterable[Mapping[str, Any]], data: str, domain: Domain, split: str | None = None) -> str:
@@ -34,7 +37,7 @@ class StudyData:
 
     Of every domain a part is measured, by name: what `parts` says, else what training leaves out of sources and all
     of the target. Of that at most `limit` samples, by `sample_seed`, less those of `left_out` (ids by domain), which
-    can't be read.
+    can't be read; probes that take more than a forward pass a sample measure the first `prefix` of those.
     """
 
     sources: Domains
@@ -43,6 +46,17 @@ class StudyData:
     left_out: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sample_seed: int = 0
     parts: Mapping[str, str] = field(default_factory=dict)
+    prefix: int | None = None
+
+    def measured_by(self, probe: str) -> list[Domain]:
+        """What a probe looks at: everything that is measured, or the first samples of it in the order of a limit."""
+        if probe in CHEAP or self.prefix is None:
+            return self.measured
+        return [first_samples(domain, self.prefix, self.sample_seed) for domain in self.measured]
+
+    def is_prefix(self, domain: Domain) -> bool:
+        """Whether a probe was given fewer samples of a domain than others are."""
+        return any(one.name == domain.name and len(domain) < len(one) for one in self.measured)
 
     @property
     def domains(self) -> list[Domain]:
@@ -93,7 +107,11 @@ def load_study_data(
         raise UsageError("the data of this run was handed over in Python, so that it can't be loaded again by name")
     domains = load_domains(study.data.name, **study.data.options)
     data = StudyData(
-        *chosen(domains, study.source, study.target), study.limit, left_out or {}, sample_seed=study.sample_seed
+        *chosen(domains, study.source, study.target),
+        study.limit,
+        left_out or {},
+        sample_seed=study.sample_seed,
+        prefix=study.prefix,
     )
     data = replace(data, parts=_parts(study, data, cards) if parts is None else parts)
     for domain in data.domains if not left_out else []:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,21 +12,27 @@ from typing import Any
 from torch import nn
 
 from shiftproof.certification import CERTIFIERS
+from shiftproof.certification.sampling.stopping import Radii
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
+from shiftproof.execution import Mode, duration, progress_bar
 from shiftproof.perturbations.deformation import Ball, Deformation
 from shiftproof.perturbations.noise import Noise, as_noise, as_record
 from shiftproof.perturbations.threat import Threat
 from shiftproof.probes import PROBES
+from shiftproof.studies.data import CHEAP
+from shiftproof.studies.trial import TRIED, Stopwatch, examining_seconds, trial_domain, wall_seconds
 
 __all__ = ["DEFAULT", "EFFORTS", "Effort", "Plan", "Wanted", "fitting_plan", "parse_budget"]
 
 CAREFUL = 1.3
-"""A trial of a moment on few samples may be this much too hopeful."""
-STARTING = 15.0
-"""Seconds for reading data, checks of the model and the report."""
+"""A trial of a moment on few samples may be this much too hopeful: a budget keeps so much in hand."""
+ENDING = 8.0
+"""Seconds for tables, figures and the report."""
 FEWEST = 20
 """Samples of a domain that a budget leaves at least: with fewer, no interval says anything."""
+TRYING = 0.1
+"""The part of a budget that trials of a greater effort may take."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +66,17 @@ DEFAULT = EFFORTS[1]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What an audit is asked to measure; what is None depends on the effort."""
+    """What an audit is asked to measure; what is None depends on the effort.
+
+    With `radii`, votes stop once these and the sizes of attacks in the same norm are decided.
+    """
 
     threats: tuple[Ball, ...]
     certifiers: tuple[dict[str, Any], ...]
     corruptions: tuple[str, ...]
     severities: tuple[int, ...] | None = None
     also: tuple[str, ...] = ()
+    radii: tuple[float, ...] | None = None
 
     def probes(self, effort: Effort) -> list[dict[str, Any]]:
         """The probes of a study: clean, attacks, attacks on what is smoothed, corruptions, certificates."""
@@ -76,7 +88,17 @@ class Wanted:
             severities = list(self.severities or effort.severities)
             found.append({"name": "corrupt", "corruptions": list(self.corruptions), "severities": severities})
         found += [{"name": name, **self._usual(name)} for name in self.also]
-        return found + [{"name": "certify", "certifier": _with_votes(one, effort)} for one in self.certifiers]
+        return found + [{"name": "certify", "certifier": self._voting(one, effort)} for one in self.certifiers]
+
+    def _voting(self, certifier: dict[str, Any], effort: Effort) -> dict[str, Any]:
+        """With the votes of an effort, and when they stop, unless that was told."""
+        known = CERTIFIERS[certifier["name"]].options
+        found = {**({"n": effort.n} if "n" in known else {}), **certifier}
+        if self.radii is None or "stop" not in known or "stop" in certifier:
+            return found
+        noise = as_noise(certifier["noise"])
+        sizes = [threat.eps for threat in self.threats if _speaks_of(noise, threat)] or [noise.scale]
+        return {**found, "stop": str(Radii([0.0, *sizes, *self.radii]))}
 
     def _usual(self, probe: str) -> dict[str, Any]:
         """What another probe needs: the first threat to pixels, if it is about one."""
@@ -97,49 +119,127 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Plan:
-    """Probes, how many samples of a domain, and how long that is expected to take."""
+    """Probes, how many samples of a domain all but the cheap ones measure, and how long that is expected to take.
+
+    `costs` are the seconds of every probe, by its title.
+    """
 
     probes: list[dict[str, Any]]
-    limit: int | None
+    prefix: int | None
     seconds: float
+    costs: dict[str, float]
 
 
 def fitting_plan(
     wanted: Wanted,
     model: nn.Module,
     measured: Sequence[Domain],
-    limit: int | None,
     budget: float | None,
     workers: int,
+    progress: Mode = "off",
+    spent: float = 0.0,
 ) -> Plan:
-    """Without a budget, the usual effort; else the greatest that fits, and if none does, the least on fewer samples."""
-    samples = sum(map(len, measured))
-    # seconds a forward pass, from a trial at the least effort; what costs more takes more of them
-    trials = [PROBES.create(_name(probe), _options(probe)) for probe in wanted.probes(EFFORTS[-1])]
-    rates = [_rate(probe, model, measured[-1], workers) for probe in trials]
+    """Without a budget, the usual effort; else the greatest that fits, and if none does, the least on fewer samples.
 
-    def seconds(effort: Effort) -> float:
-        probes = [PROBES.create(_name(probe), _options(probe)) for probe in wanted.probes(effort)]
-        each = sum(rate * passes_of(probe, model) for rate, probe in zip(rates, probes, strict=True))
-        return STARTING + CAREFUL * samples * each
+    A budget that even this can't keep is refused; `spent` seconds of it are gone already. Probes of one forward pass a
+    sample always measure all.
+    """
+    began, few = time.perf_counter() - spent, trial_domain(measured)
+    efforts = EFFORTS if budget is not None else (DEFAULT,)
+    trials = len(efforts) * len(wanted.probes(DEFAULT))
+    with progress_bar("trying every probe for a moment", trials, progress) as bar:
+        watch = Stopwatch(model, few, lambda title: bar.advance(1, title))
+        planner = _Planner(wanted, watch, list(map(len, measured)), workers, ENDING + examining_seconds(model, few))
+        if budget is None:
+            return planner.plan(DEFAULT, None, planner.tried(DEFAULT))
+        each = planner.tried(efforts[-1])
+        left = budget - (time.perf_counter() - began)
+        if CAREFUL * planner.seconds(each) > left:
+            return _on_fewer(planner, each, budget, left)
+        chosen = efforts[-1]
+        for effort in reversed(efforts[:-1]):
+            left = budget - (time.perf_counter() - began)
+            harder = planner.foreseen(effort, each)
+            if planner.trial_seconds(harder) <= TRYING * budget:
+                harder = planner.tried(effort)
+            if CAREFUL * planner.seconds(harder) > left:
+                break
+            chosen, each = effort, harder
+        return planner.plan(chosen, None, each)
 
-    if budget is None:
-        return Plan(wanted.probes(DEFAULT), limit, seconds(DEFAULT))
-    for effort in EFFORTS:
-        if seconds(effort) <= budget:
-            return Plan(wanted.probes(effort), limit, seconds(effort))
-    least, largest = EFFORTS[-1], max(map(len, measured))
-    share = max(0.0, budget - STARTING) / (seconds(least) - STARTING)
-    fewer = min(largest, max(FEWEST, int(share * largest)))
-    return Plan(wanted.probes(least), fewer, STARTING + (seconds(least) - STARTING) * fewer / largest)
+
+def _on_fewer(planner: _Planner, each: _Each, budget: float, left: float) -> Plan:
+    """The least effort on as many samples as fit."""
+    largest = max(planner.counts)
+    fewest = min(FEWEST, largest)
+    if (least := CAREFUL * planner.seconds(each, fewest)) > left:
+        costs = planner.costs(each, fewest)
+        dearest = max(costs, key=lambda title: costs[title])
+        enough = budget - left + least
+        raise UsageError(
+            f"the budget of {duration(budget)} can't be kept: {fewest} samples a domain at the least effort take about "
+            f"{duration(enough)}, most of it for {dearest!r}; give --budget {_rounded_up(enough)}, or ask for less: "
+            "--corruptions none, fewer of --threat, of --sigma or of --source"
+        )
+    prefix = fewest
+    while prefix < largest and CAREFUL * planner.seconds(each, prefix + 1) <= left:
+        prefix += 1
+    return planner.plan(EFFORTS[-1], prefix, each)
 
 
-def passes_of(probe: Any, model: nn.Module) -> int:
-    """Forward passes of one sample, at most."""
-    if hasattr(probe, "passes"):
-        return int(probe.passes(model))
-    certifier = getattr(probe, "certifier", None)
-    return int(getattr(certifier, "n0", 0) + getattr(certifier, "n", getattr(certifier, "samples", 1)))
+_Each = list[tuple[Any, float]]
+"""Probes with their seconds a sample."""
+
+
+@dataclass(frozen=True)
+class _Planner:
+    """What is asked for, on so many samples of each domain, and what it takes besides."""
+
+    wanted: Wanted
+    watch: Stopwatch
+    counts: list[int]
+    workers: int
+    besides: float
+
+    def tried(self, effort: Effort) -> _Each:
+        """By a trial."""
+        return [(probe, self.watch.each(probe)) for probe in self._probes(effort)]
+
+    def foreseen(self, effort: Effort, less: _Each) -> _Each:
+        """At most, by what a lesser effort takes."""
+        pairs = zip(self._probes(effort), less, strict=True)
+        return [(probe, self.watch.at_most(probe, *like)) for probe, like in pairs]
+
+    def _probes(self, effort: Effort) -> list[Any]:
+        return [PROBES.create(_name(probe), _options(probe)) for probe in self.wanted.probes(effort)]
+
+    def trial_seconds(self, each: _Each) -> float:
+        """What trials of all probes would take: one sample, then four, each with what a block takes anyway."""
+        return sum(1.0 + seconds * (5 + 2 * TRIED * self.watch.fixed) for _, seconds in each)
+
+    def costs(self, each: _Each, prefix: int | None = None) -> dict[str, float]:
+        """Seconds of every probe by its title."""
+        found: dict[str, float] = {}
+        for probe, seconds in each:
+            name = PROBES.name_of(probe)
+            counts = [count if prefix is None or name in CHEAP else min(count, prefix) for count in self.counts]
+            title = str(getattr(probe, "title", name))
+            found[title] = found.get(title, 0.0) + wall_seconds(probe, seconds, counts, self.workers, self.watch.fixed)
+        return found
+
+    def seconds(self, each: _Each, prefix: int | None = None) -> float:
+        """All of it."""
+        return self.besides + sum(self.costs(each, prefix).values())
+
+    def plan(self, effort: Effort, prefix: int | None, each: _Each) -> Plan:
+        """As a plan; samples that all are measured are no prefix."""
+        prefix = None if prefix is None or prefix >= max(self.counts) else prefix
+        return Plan(self.wanted.probes(effort), prefix, self.seconds(each, prefix), self.costs(each, prefix))
+
+
+def _rounded_up(seconds: float) -> str:
+    """A budget that is enough, as it is typed."""
+    return f"{math.ceil(seconds / 10) * 10}s" if seconds < 90 else f"{math.ceil(seconds / 60)}m"
 
 
 def parse_budget(text: str) -> float:
@@ -153,10 +253,6 @@ def parse_budget(text: str) -> float:
     if not seconds > 0:
         raise UsageError(f"the budget is {text!r}; write a time such as 90s, 20m or 1.5h")
     return seconds
-
-
-def _rate(probe: Any, model: nn.Module, domain: Domain, workers: int) -> float:
-    return float(probe.cost(model, domain, workers).seconds / len(domain) / passes_of(probe, model))
 
 
 def _attack(threat: Ball, effort: Effort) -> dict[str, Any]:
@@ -183,11 +279,6 @@ def _on_smoothed(threat: Ball, noise: Noise, effort: Effort) -> dict[str, Any]:
 def _speaks_of(noise: Noise, threat: Ball) -> bool:
     """Whether certificates under the noise are radii in the threat's norm."""
     return (noise.norm, noise.units) == (threat.norm, threat.units)
-
-
-def _with_votes(certifier: dict[str, Any], effort: Effort) -> dict[str, Any]:
-    known = CERTIFIERS[certifier["name"]].options
-    return {**({"n": effort.n} if "n" in known else {}), **certifier}
 
 
 def _name(probe: dict[str, Any]) -> str:

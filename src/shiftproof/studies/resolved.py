@@ -32,6 +32,8 @@ def resolved(study: Study) -> dict[str, Any]:
         "sample_seed": study.sample_seed,
         "split": study.split,
         "limit": study.limit,
+        # studies from before there was a prefix keep their hash
+        **({} if study.prefix is None else {"prefix": study.prefix}),
         "models": {name: resolved_model(spec, study.seed) for name, spec in study.models.items()},
         "probes": [{"name": p.name, **plain_options(PROBES.create(p.name, p.options))} for p in study.probes],
     }

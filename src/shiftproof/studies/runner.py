@@ -99,11 +99,11 @@ def measure_models(
             workers=workers,
             progress=progress,
             calibration=training,
-            facts=record["measured"][name][domain.name],
+            facts=record["measured"][name][domain.name] | ({"sampled": "simple"} if data.is_prefix(domain) else {}),
         )
         for name, (model, _) in models.items()
         for probe in [PROBES.create(choice.name, choice.options) for choice in study.probes]
-        for domain in data.measured
+        for domain in data.measured_by(PROBES.name_of(probe))
     ]
     return Run(folder, study, record, Evidence.of(evidence))
 

@@ -89,6 +89,7 @@ class Study(BaseModel):
     sample_seed: Seed = 0
     split: Literal["all", "train", "validation", "test", "held-out"] | None = None
     limit: Annotated[int, Field(strict=True, ge=1)] | None = None
+    prefix: Annotated[int, Field(strict=True, ge=1)] | None = None
     models: dict[str, ModelSpec] = Field(min_length=1)
     probes: tuple[Choice, ...] = Field(default=(Choice(name="clean"),), min_length=1)
 

@@ -75,13 +75,13 @@ def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
         if isinstance(probe := PROBES.create(choice.name, choice.options), Certify)
     }
     files = list(EvidenceStore(run.folder / "evidence").files())
-    yield from _files(files, models, {domain.name: domain for domain in data.measured}, certifying)
+    yield from _files(files, models, data, certifying)
     yield from sandwich_findings(run.evidence)
     yield from check_report(run)
     if not certifying:
         yield Finding("warn", "no-certificates", f"{run.folder} certifies nothing: no probe of its study does")
     for name, model in models.items():
-        for domain in data.measured:
+        for domain in data.measured_by("certify"):
             for setting, probe in certifying.items():
                 rows = run.evidence.where(model=name, domain=domain.name, probe="certify", setting=setting)
                 if not len(rows):
@@ -173,14 +173,17 @@ def _hashes(run: Run, data: StudyData, models: dict[str, nn.Module]) -> Iterator
 
 
 def _files(
-    files: list[StoredFile], models: dict[str, nn.Module], domains: dict[str, Domain], certifying: Mapping[str, Certify]
+    files: list[StoredFile], models: dict[str, nn.Module], data: StudyData, certifying: Mapping[str, Certify]
 ) -> Iterator[Finding]:
     """Whether every file of evidence answers the question that it says, of samples as they are, as it was written."""
     faults: list[Finding] = []
+    probes = {str(file.rows["probe"][0]) for file in files}
+    measured = {probe: {domain.name: domain for domain in data.measured_by(probe)} for probe in probes}
     for file in files:
         where = "/".join(file.path.parts[-3:])
         faults += [
-            Finding("fail", code, f"{where}: {what}") for code, what in _faults(file, models, domains, certifying)
+            Finding("fail", code, f"{where}: {what}")
+            for code, what in _faults(file, models, measured[str(file.rows["probe"][0])], certifying)
         ]
     yield from faults
     old = [file for file in files if file.untouched is None]

@@ -16,6 +16,8 @@ from shiftproof.types import Cost, FloatArray, IntArray
 __all__ = ["estimate_sampling"]
 
 TRIAL_IMAGES, TRIAL_SAMPLES, RATE_SECONDS = 32, 256, 1.0
+FEWEST_IMAGES, TRIAL_SECONDS = 4, 4.0
+"""A slow model is tried on fewer images."""
 
 
 def estimate_sampling(job: Job, setting: RandomizedSmoothing) -> Cost:
@@ -25,13 +27,14 @@ def estimate_sampling(job: Job, setting: RandomizedSmoothing) -> Cost:
     most = images * (setting.n0 + setting.n)
     if not setting.stop.early and not setting.skip_wrong:
         return Cost(most, rate.seconds(most), most, rate.seconds(most))
-    passes = int(images * _mean_passes(job, setting))
+    affordable = int(TRIAL_SECONDS * rate.passes / (setting.n0 + min(TRIAL_SAMPLES, setting.n)))
+    passes = int(images * _mean_passes(job, setting, max(FEWEST_IMAGES, min(TRIAL_IMAGES, affordable))))
     return Cost(passes, rate.seconds(passes), most, rate.seconds(most))
 
 
-def _mean_passes(job: Job, setting: RandomizedSmoothing) -> float:
+def _mean_passes(job: Job, setting: RandomizedSmoothing, tried: int) -> float:
     """Certify a few images with few samples, then let the rule run on votes drawn with the frequencies found."""
-    few = np.unique(np.linspace(0, len(job.domain) - 1, TRIAL_IMAGES, dtype=np.int64))
+    few = np.unique(np.linspace(0, len(job.domain) - 1, tried, dtype=np.int64))
     # noise of its own: what is chosen after a look at an estimate must not have met the noise that certifies
     seed = derive(job.seed, "estimate")
     trial = replace(job, domain=job.domain.subset(few), seed=seed, record=Memory(), workers=1, progress="off")

@@ -1,0 +1,95 @@
+"""How long probes take on a model, from a moment's trial of each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from shiftproof.domains import Domain
+from shiftproof.execution import single_threaded
+from shiftproof.probes import PROBES
+from shiftproof.probes.certify import Certify
+from shiftproof.probes.probe import step_seconds
+
+__all__ = ["Stopwatch", "examining_seconds", "passes_of", "trial_domain", "wall_seconds"]
+
+TRIED = 64
+"""Samples of all domains from which trials take theirs: as many as a probe takes together."""
+WORTH, SPAWN = 15.0, 6.0
+"""Seconds of work from which worker processes are used, and what they take to start."""
+EXAMINED, EXAMINING, LEAST = 32, 350, 3.0
+"""Samples that are examined before attacks, steps forward and backward that this takes, and seconds besides."""
+
+
+class Stopwatch:
+    """Seconds a sample of each probe on one thread, tried once each: `few` are the samples, `news` hears of trials."""
+
+    def __init__(self, model: nn.Module, few: Domain, news: Callable[[str], None]) -> None:
+        self._model, self._few, self._news = model, few, news
+        self._known: dict[str, float] = {}
+        inputs = few.tensors()[0]
+        with single_threaded():
+            step = [step_seconds(model, inputs, count) for count in (1, TRIED)]
+        self.fixed = min(1.0, step[0] / step[1])
+        """The part of a block's time that does not depend on how many samples it has."""
+
+    def each(self, probe: Any) -> float:
+        """Seconds a sample, tried now unless it was before."""
+        key = repr(probe)
+        if key not in self._known:
+            self._news(str(getattr(probe, "title", PROBES.name_of(probe))))
+            self._known[key] = probe.cost(self._model, self._few, 1).seconds / len(self._few)
+        return self._known[key]
+
+    def at_most(self, probe: Any, like: Any, seconds: float) -> float:
+        """Seconds a sample at most, where another setting of the same probe takes `seconds`; nothing is tried."""
+        ratio = passes_of(probe, self._model) / passes_of(like, self._model)
+        return self._known.get(repr(probe), seconds * max(1.0, ratio))
+
+
+def passes_of(probe: Any, model: nn.Module) -> int:
+    """Forward passes of one sample, at most."""
+    if hasattr(probe, "passes"):
+        return int(probe.passes(model))
+    certifier = getattr(probe, "certifier", None)
+    return int(getattr(certifier, "n0", 0) + getattr(certifier, "n", getattr(certifier, "samples", 1)))
+
+
+def trial_domain(measured: Sequence[Domain]) -> Domain:
+    """A few samples of every domain as one: models that are right here and wrong there cost as much as their mix."""
+    each = max(1, TRIED // len(measured))
+    few = [domain.subset(np.unique(np.linspace(0, len(domain) - 1, each, dtype=np.int64))) for domain in measured]
+    inputs, labels = (torch.cat(parts).numpy() for parts in zip(*(one.tensors() for one in few), strict=True))
+    return Domain.from_arrays("trial", inputs, labels, list(measured[0].classes))
+
+
+def wall_seconds(probe: Any, each: float, counts: Sequence[int], workers: int, fixed: float = 0.0) -> float:
+    """Seconds for so many samples of each domain: whether there is enough work for worker processes decides.
+
+    `fixed` is the part of a block's time that it takes however few samples it has.
+    """
+    workers = min(workers, os.cpu_count() or 1)
+    if isinstance(probe, Certify):
+        return sum(_shared(each * count, min(workers, count)) for count in counts)
+    # the first block runs in process, and says whether the others are worth processes
+    first = [min(count, TRIED) for count in counts]
+    rest = [count - begun for count, begun in zip(counts, first, strict=True)]
+    return sum(
+        each * (fixed * TRIED + (1 - fixed) * begun) + _shared(each * left, min(workers, -(-left // TRIED)))
+        for begun, left in zip(first, rest, strict=True)
+    )
+
+
+def _shared(seconds: float, workers: int) -> float:
+    return seconds / workers + SPAWN if workers > 1 and seconds > WORTH else seconds
+
+
+def examining_seconds(model: nn.Module, few: Domain) -> float:
+    """What the checks of a model before its attacks take, by one step forward and backward."""
+    inputs = few.take(np.arange(min(EXAMINED, len(few))))[0]
+    return LEAST + EXAMINING * step_seconds(model, inputs, len(inputs))
