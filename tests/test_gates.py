@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 import shiftproof as sp
+from shiftproof.domains import Domain
 from shiftproof.execution import progress_bar
 from shiftproof.probes.clean import Clean
+from shiftproof.probes.probe import seconds_a_sample
 from shiftproof.studies.plan import EFFORTS, fitting_plan
 from shiftproof.studies.scale import scale_findings
 from shiftproof.studies.trial import Stopwatch
@@ -202,6 +204,20 @@ class TestBudget:
         assert code == 0, err
         assert "longer than the budget of 1s" in last(out)["time"]["overrun"]
         assert last(out)["time"]["expected"] > 0
+
+
+@pytest.mark.parametrize(("each", "tried"), [(1e-4, [1, 4, 16, 64]), (0.1, [1, 4, 16]), (5.0, [1])])
+def test_a_trial_grows_until_it_says_enough(each: float, tried: list[int]) -> None:
+    domain = sp.load_domains("rotated-digits")["angle=0"].subset(range(100))
+    model = sp.build_model("mlp", sp.load_domains("rotated-digits"), width=8).eval()
+    counts: list[int] = []
+
+    def seconds_of(few: Domain) -> float:
+        counts.append(len(few))
+        return each * len(few)
+
+    assert seconds_a_sample(domain, seconds_of, model) > 0
+    assert counts == tried
 
 
 def test_work_without_news_says_that_it_goes_on(

@@ -38,8 +38,8 @@ __all__ = [
     "under_each",
 ]
 
-_TRIED, _BLOCK, _TRIAL_SECONDS = 4, 64, 1.0
-"""A trial starts with few samples, and takes more as long as it took less than this."""
+_TRIED, _BLOCK, _TRIAL_SECONDS, _LONG_SECONDS = 4, 64, 1.0, 3.0
+"""A trial starts with few samples, and takes more as long as it took less than a second."""
 _LARGE = 256
 """From here on a batch takes as long as it is large."""
 
@@ -200,18 +200,21 @@ def seconds_a_sample(domain: Domain, seconds_of: Callable[[Domain], float], mode
     go through the model at once.
     """
     block, count = min(_BLOCK, len(domain)), min(_TRIED, len(domain))
+
+    def in_a_block(seconds: float, count: int) -> float:
+        inputs = domain.take(np.arange(block))[0]
+        more = step_seconds(model, inputs, block * copies) / step_seconds(model, inputs, count * copies)
+        return seconds * more / block
+
     with single_threaded():
-        # what is slow the first time alone
-        seconds_of(domain.subset(np.arange(1)))
+        # the first sample also pays what is slow once; where it takes long, it is the whole trial
+        seconds = seconds_of(domain.subset(np.arange(1)))
+        if seconds > _LONG_SECONDS:
+            return in_a_block(seconds, 1)
         while True:
-            few = domain.subset(np.unique(np.linspace(0, len(domain) - 1, count, dtype=np.int64)))
-            seconds = seconds_of(few)
-            if count >= block:
-                return seconds / len(few)
-            if seconds > _TRIAL_SECONDS:
-                inputs = domain.take(np.arange(block))[0]
-                more = step_seconds(model, inputs, block * copies) / step_seconds(model, inputs, count * copies)
-                return seconds * more / block
+            seconds = seconds_of(domain.subset(np.unique(np.linspace(0, len(domain) - 1, count, dtype=np.int64))))
+            if seconds > _TRIAL_SECONDS or count >= block:
+                return in_a_block(seconds, count) if count < block else seconds / count
             count = min(4 * count, block)
 
 
