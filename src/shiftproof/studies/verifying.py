@@ -25,7 +25,7 @@ from shiftproof.probes import PROBES
 from shiftproof.probes.certify import Certify, as_certifier
 from shiftproof.probes.sandwich import sandwich_findings
 from shiftproof.probes.verification import Case, verify
-from shiftproof.studies.certifying import calibration_pool, places
+from shiftproof.studies.certifying import Place, calibration_pool, places
 from shiftproof.studies.data import StudyData, load_study_data
 from shiftproof.studies.jobs import load_trained
 from shiftproof.studies.run import Run, open_run
@@ -110,7 +110,7 @@ def _of_certificates(folder: Path, seed: int, part: int, trust: Trust) -> Iterat
     pool = calibration_pool(
         domains, source["calibration"].split(",") if source["calibration"] else None, source["model"]
     )
-    certified: dict[tuple[str, str], tuple[Certificates, Domain]] = {}
+    certified: dict[tuple[str, str], tuple[Certificates, Place]] = {}
     chosen = source["limit"], source.get("sample_seed", 0), source.get("split")
     for place in places(domains, names, source["model"], *chosen, [one.name for one in pool or ()]):
         domain = place.domain
@@ -129,7 +129,7 @@ def _of_certificates(folder: Path, seed: int, part: int, trust: Trust) -> Iterat
             except DataError as error:
                 yield Finding("fail", "certificates-unreadable", f"{name}: {error}")
                 continue
-            certified[domain.name, certificates.title] = certificates, domain
+            certified[domain.name, certificates.title] = certificates, place
             yield from _case(name, certificates, certifier, _job(model, domain, source, asked, pool), seed, part)
             yield from check_log(folder / "logs" / f"{path.stem}.tsv", certificates, domain, name)
     yield from check_certified_table(folder, source["model"], certified)

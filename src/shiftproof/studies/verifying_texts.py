@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from shiftproof.certification import Certificates
@@ -13,6 +12,7 @@ from shiftproof.certification.logs import Log, write
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
 from shiftproof.report.certified import certified_csv, series_of
+from shiftproof.studies.certifying import Place
 from shiftproof.studies.run import Run
 from shiftproof.types import Finding
 
@@ -69,7 +69,7 @@ def check_log(path: Path, certificates: Certificates, domain: Domain, name: str)
 
 
 def check_certified_table(
-    folder: Path, model: str, certified: Mapping[tuple[str, str], tuple[Certificates, Domain]]
+    folder: Path, model: str, certified: Mapping[tuple[str, str], tuple[Certificates, Place]]
 ) -> Iterator[Finding]:
     """Whether the table that `shiftproof certify` wrote follows from certificates by domain and title.
 
@@ -93,18 +93,18 @@ def check_certified_table(
 def _certified_table(
     rows: Sequence[Mapping[str, str]],
     model: str,
-    certified: Mapping[tuple[str, str], tuple[Certificates, Domain]],
+    certified: Mapping[tuple[str, str], tuple[Certificates, Place]],
 ) -> str:
     titles = {name: key for key in certified for name in _shown(key)}
     keys = dict.fromkeys((titles[row["domain"], row["certificate"]], float(row["alpha"])) for row in rows)
     radii = dict.fromkeys(float(row["radius"]) for row in rows if row["radius"])
     series = []
     for key, alpha in keys:
-        certificates, domain = certified[key]
+        certificates, place = certified[key]
+        domain, seen = place.domain, place.seen_in_training
         if alpha != certificates.alpha:
             certificates = certificates.at_alpha(alpha)
-        one = series_of(model, domain.name, certificates, domain.labels, domain.groups)
-        series.append(replace(one, model=model))
+        series.append(series_of(model, domain.name, certificates, domain.labels, domain.groups, seen))
     return certified_csv(series, list(radii))
 
 
