@@ -8,30 +8,39 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from annotated_types import Ge, Interval
+from annotated_types import Interval
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = [
+    "MOST",
     "Batch",
     "Cost",
     "Estimate",
     "Finding",
     "FloatArray",
     "IntArray",
+    "LayerCount",
     "Loss",
     "Natural",
     "NonNegative",
     "Positive",
     "Range",
+    "Side",
 ]
 
-Positive = Annotated[int, Ge(1)]
-"""A whole number of at least 1, for options of methods."""
-Natural = Annotated[int, Ge(0)]
-"""A whole number of at least 0."""
+MOST = 10**9
+"""What no count of steps, votes, samples or units exceeds: beyond it lie typing errors, and integers overflow."""
+Positive = Annotated[int, Interval(ge=1, le=MOST)]
+"""A whole number from 1 to a thousand million, for options of methods."""
+LayerCount = Annotated[int, Interval(ge=1, le=1_000)]
+"""How many layers a network has, one after the other."""
+Side = Annotated[int, Interval(ge=1, le=8_192)]
+"""Height or width of an image, in pixels."""
+Natural = Annotated[int, Interval(ge=0, le=MOST)]
+"""A whole number from 0 to a thousand million."""
 NonNegative = Annotated[float, Interval(ge=0, lt=math.inf)]
 """A finite number of at least 0."""
 IntArray = NDArray[np.int64]

@@ -108,6 +108,8 @@ class AdaptedSmoothing:
             raise ModelError("the model has no BatchNorm with running statistics, so that there is nothing to adapt")
         images = calibration_images(self.calibration, job.calibration)
         images.check_apart(job.domain)
+        for setting in self._settings(self.share):
+            setting.applies(job)
         return f"{len(layers)} BatchNorm layers, adapted to noise on {images.name}"
 
     def certify(self, job: Job) -> Certificates:

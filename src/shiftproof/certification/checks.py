@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from shiftproof.domains import Domain
 from shiftproof.errors import DataError, ModelError, UsageError
 from shiftproof.execution import single_threaded
-from shiftproof.models.outputs import logits_of
+from shiftproof.models.outputs import check_copyable, logits_of
 from shiftproof.models.reference import Reference, random_inputs
 from shiftproof.models.state import first_change, snapshot
 from shiftproof.rng import torch_generator
@@ -27,6 +27,7 @@ def check_classifier(model: nn.Module, domain: Domain) -> int:
     """
     if not isinstance(model, nn.Module):
         raise UsageError(f"the model is {type(model).__name__}; it should be a torch.nn.Module that returns logits")
+    check_copyable(model)
     if not len(domain):
         raise DataError(f"domain {domain.name!r} has no samples to certify")
     if model.training:

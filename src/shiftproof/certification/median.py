@@ -19,6 +19,7 @@ from shiftproof.certification.median_promise import MedianPromise
 from shiftproof.certification.median_sampling import Sampled, off_grid_of
 from shiftproof.certification.promise import Promise
 from shiftproof.certification.ranks import order_radius
+from shiftproof.certification.sampling.bank import grid_of
 from shiftproof.certification.sampling.budget import Levels
 from shiftproof.certification.wording import described_classifier
 from shiftproof.errors import ModelError, UnknownName, UsageError
@@ -57,7 +58,7 @@ class MedianSmoothing:
     level: Level = "representation"
     sigma: Annotated[float, Gt(0)] = 0.1
     radius: Annotated[float, Gt(0)] | None = None
-    samples: Positive = 500
+    samples: Annotated[int, Interval(ge=1, le=1_000_000)] = 500
     alpha: Annotated[float, Interval(gt=0, lt=1)] = 1e-4
     bound: Bound = "box"
     n0: Positive = 100
@@ -105,6 +106,7 @@ class MedianSmoothing:
         head = self.parts(job)[1]
         self.check_reach(head.shape[0])
         head.check(self.bound)
+        grid_of(Gaussian(self.sigma))
         reach = self.reach(head.shape[0])
         return f"{head.shape[0]} medians; with {self.samples} samples radii up to {reach:.3g} are reachable"
 

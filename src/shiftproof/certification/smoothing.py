@@ -14,12 +14,13 @@ from shiftproof.certification.certificates import Certificates
 from shiftproof.certification.certifier import CERTIFIERS, Job
 from shiftproof.certification.promise import Promise, SmoothedPromise
 from shiftproof.certification.rederive import Record, radius_from_votes
+from shiftproof.certification.sampling.bank import grid_of
 from shiftproof.certification.sampling.budget import Levels, bounds, budget
 from shiftproof.certification.sampling.stopping import Full, Stop, StopOption, as_stop
 from shiftproof.certification.wording import described_classifier, smoothing_guarantee
 from shiftproof.errors import UsageError
 from shiftproof.perturbations.noise import NoiseOption, as_noise, label
-from shiftproof.types import Cost, FloatArray, Positive
+from shiftproof.types import MOST, Cost, FloatArray, Positive
 
 __all__ = ["RandomizedSmoothing"]
 
@@ -60,8 +61,8 @@ class RandomizedSmoothing:
         object.__setattr__(self, "stop", as_stop(self.stop))
         for name in ("n", "n0"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-                raise UsageError(f"{name} is {value!r}; it should be a whole number of at least 1")
+            if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= MOST:
+                raise UsageError(f"{name} is {value!r}; it should be a whole number from 1 to {MOST:,}")
             object.__setattr__(self, name, int(value))
         if not isinstance(self.alpha, int | float) or not 0 < self.alpha < 1:
             raise UsageError(
@@ -98,6 +99,7 @@ class RandomizedSmoothing:
         if most <= 0:
             raise UsageError(f"{self.n} votes can't certify anything at alpha {self.alpha:g}; give a larger n")
         self.noise.size(job.domain.shape)
+        grid_of(self.noise)
         return f"any frozen classifier can be smoothed; with n = {self.n:,} no radius can exceed {most:.4g}"
 
     def certify(self, job: Job) -> Certificates:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shiftproof.cli.options import (
+    Architecture,
     AsJson,
     Data,
     SampleSeed,
     Seed,
     Split,
     Workers,
+    options_of_set,
     show_findings,
     show_json,
     show_table,
+    with_architecture,
 )
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ def command(
             "a size, with --eps.",
         ),
     ],
+    architecture: Architecture = None,
     domain: Annotated[str | None, typer.Option("--domain", help="Domains to attack: a,b.", show_default="all")] = None,
     attack: Annotated[
         str | None,
@@ -83,24 +87,28 @@ def command(
     from shiftproof.perturbations.threat import parse_eps
     from shiftproof.studies.attacking import Assault
     from shiftproof.studies.certifying import places
+    from shiftproof.studies.data import check_classes
     from shiftproof.studies.resolved import digest
 
-    options = _options(set_ or [])
+    options = options_of_set(with_architecture(set_, architecture), ("attack", "data", "model"))
+    if "threat" in options["attack"]:
+        raise UsageError("--threat says what the attack may do; leave out --set attack.threat")
     ball = _threat(threat, eps)
     chosen = {
         "threat": ball,
         **({} if steps is None else {"steps": steps}),
-        **options.get("attack", {}),
+        **options["attack"],
     }
     method = ATTACKS.create(attack or ("spatial" if isinstance(ball, Deformation) else "pgd"), chosen)
     more = [] if eps is None else [parse_eps(part.strip()) for part in eps.split(",")]
     budgets = list(dict.fromkeys([*more, method.threat.eps]))
     noise = None if smoothed is None else as_noise(smoothed)
-    domains = load_domains(data, **options.get("data", {}))
+    domains = load_domains(data, **options["data"])
+    check_classes(domains)
     if model in MODELS:
         raise UsageError(f"{model!r} is a network without training; attack a trained one: --model file:PATH")
-    check_trained(model, options.get("model", {}))
-    loaded = load_model(model, domains, seed=seed, **options.get("model", {})).eval()
+    check_trained(model, options["model"])
+    loaded = load_model(model, domains, seed=seed, **options["model"]).eval()
     names = None if domain is None else [name.strip() for name in domain.split(",")]
     where = places(domains, names, model, limit, sample_seed, check_part(split))
     assault = Assault(loaded, where, method, budgets, noise, seed)
@@ -126,22 +134,6 @@ def _threat(text: str, eps: str | None) -> Threat | Deformation:
     from shiftproof.perturbations.deformation import as_ball
 
     return as_ball(text if ":" in text or eps is None else f"{text}:{eps.split(',')[-1]}")
-
-
-def _options(changes: list[str]) -> dict[str, dict[str, Any]]:
-    """--set attack.rule=sign, --set data.size=64, --set model.architecture=cnn."""
-    from shiftproof.errors import UnknownName, UsageError
-    from shiftproof.studies.files import apply_override
-
-    document: dict[str, Any] = {}
-    for change in changes:
-        apply_override(document, change)
-    for key, value in document.items():
-        if key not in ("attack", "data", "model"):
-            raise UnknownName("key of --set", key, ["attack", "data", "model"])
-        if not isinstance(value, dict):
-            raise UsageError(f"--set {key}={value} should name an option, such as --set attack.rule=sign")
-    return document
 
 
 def _show(answers: list[Attacked]) -> None:

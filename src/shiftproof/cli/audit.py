@@ -10,6 +10,7 @@ import typer
 
 from shiftproof.cli.options import (
     EXIT_FAILED,
+    Architecture,
     AsJson,
     Data,
     NoiseSeed,
@@ -26,6 +27,7 @@ from shiftproof.cli.options import (
     show_findings,
     show_json,
     show_measures,
+    with_architecture,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ LONG = 30 * 60
 def command(
     data: Data,
     model: Annotated[str, typer.Option("--model", help="file:PATH of a trained model, or python:PKG.MOD:FN.")],
+    architecture: Architecture = None,
     target: Annotated[str | None, typer.Option("--target", help="The domain that the model is shipped to.")] = None,
     source: Annotated[
         str | None, typer.Option("--source", help="Domains it was trained on: a,b.", show_default="all but the target")
@@ -121,7 +124,7 @@ def command(
     from shiftproof.studies.subject import THREATS
 
     began = time.monotonic()
-    options = options_of_set(set_ or [], ("data", "model", "noise", "certifier"))
+    options = options_of_set(with_architecture(set_, architecture), ("data", "model", "noise", "certifier"))
     requirements = [Requirement.parse(text) for text in require or []]
     asked = Corrupt.create("standard" if corruptions == "none" else corruptions, severities or "1,2,3,4,5", "auto")
     given = {"noise": noise, "sigma": sigma, "n": n, "alpha": alpha}
@@ -177,7 +180,7 @@ def _subject(
     from shiftproof.errors import UsageError
     from shiftproof.models import MODELS, load_model
     from shiftproof.models.load import check_trained
-    from shiftproof.studies.data import chosen
+    from shiftproof.studies.data import check_classes, chosen
     from shiftproof.studies.jobs import card_of
     from shiftproof.studies.subject import Subject
 
@@ -185,6 +188,7 @@ def _subject(
         raise UsageError(f"{model!r} is a network without training; audit a trained one: --model file:PATH")
     check_trained(model, options["model"])
     domains = load_domains(data, **options["data"])
+    check_classes(domains)
     names = None if source is None else [name.strip() for name in source.split(",")]
     sources, shipped = chosen(domains, names, target)
     loaded = load_model(model, domains, seed=seed or 0, **options["model"]).eval()

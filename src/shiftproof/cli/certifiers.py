@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from shiftproof.certification import Certifier
     from shiftproof.perturbations.noise import Noise
 
-__all__ = ["certifiers_from", "options_from"]
+__all__ = ["certifiers_from"]
 
 
 def certifiers_from(certifier: str, given: dict[str, Any], options: dict[str, dict[str, Any]]) -> list[Certifier]:
@@ -53,17 +53,3 @@ def _noises(text: str | None, scales: list[str], options: dict[str, Any]) -> lis
     if len(set(chosen)) != len(chosen):
         raise UsageError(f"--sigma {','.join(asked)} names the same noise twice")
     return chosen
-
-
-def options_from(changes: list[str]) -> dict[str, dict[str, Any]]:
-    """--set data.size=64, --set model.architecture=cnn, --set noise.k=3, --set certifier.rule=selection."""
-    from shiftproof.errors import UnknownName
-    from shiftproof.studies.files import apply_override
-
-    document: dict[str, Any] = {key: {} for key in ("data", "model", "noise", "certifier")}
-    for change in changes:
-        apply_override(document, change)
-    for key in document:
-        if key not in ("data", "model", "noise", "certifier"):
-            raise UnknownName("key of --set", key, ["data", "model", "noise", "certifier"])
-    return document

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from shiftproof.cli.certifiers import certifiers_from, options_from
+from shiftproof.cli.certifiers import certifiers_from
 from shiftproof.cli.options import (
     EXIT_FAILED,
+    Architecture,
     AsJson,
     Data,
     NoiseSeed,
@@ -18,9 +19,11 @@ from shiftproof.cli.options import (
     Workers,
     absolute,
     duration,
+    options_of_set,
     repeat_command,
     show_json,
     show_table,
+    with_architecture,
 )
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ __all__ = ["command"]
 def command(
     data: Data,
     model: Annotated[str, typer.Option("--model", help="file:PATH of a trained model, or python:PKG.MOD:FN.")],
+    architecture: Architecture = None,
     domain: Annotated[str | None, typer.Option("--domain", help="Domains to certify: a,b.", show_default="all")] = None,
     certifier: Annotated[
         str, typer.Option("--certifier", help="See: shiftproof ls certifiers, shiftproof explain")
@@ -123,13 +127,14 @@ def command(
     from shiftproof.models.prepare import check_compute
     from shiftproof.report.certified import nice_radii, write_certified
     from shiftproof.studies.certifying import Question, calibration_pool, places
+    from shiftproof.studies.data import check_classes
     from shiftproof.studies.resolved import digest
 
     check_compute(precision, backend)
     check_part(split)
     asked_radii = None if radii is None else Radii(_numbers(radii)).radii
     alphas = [] if alpha is None else list(_numbers(alpha))
-    options = options_from(set_ or [])
+    options = options_of_set(with_architecture(set_, architecture), ("data", "model", "noise", "certifier"))
     given = {
         "noise": noise,
         "sigma": sigma,
@@ -142,6 +147,7 @@ def command(
     }
     settings = certifiers_from(certifier, {k: v for k, v in given.items() if v is not None}, options)
     domains = load_domains(data, **options["data"])
+    check_classes(domains)
     if model in MODELS:
         raise UsageError(f"{model!r} is a network without training; certify a trained one: --model file:PATH")
     check_trained(model, options["model"])
@@ -240,9 +246,12 @@ def _numbers(text: str) -> tuple[float, ...]:
     from shiftproof.errors import UsageError
 
     try:
-        return tuple(float(part) for part in text.split(","))
+        numbers = tuple(float(part) for part in text.split(","))
     except ValueError as error:
         raise UsageError(f"{text!r} should be a number, or several with commas, such as 0.25,0.5") from error
+    if len(set(numbers)) != len(numbers):
+        raise UsageError(f"{text!r} names the same number twice")
+    return numbers
 
 
 def _stop(stop: str | None, radii: str | None) -> str | None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shiftproof.cli.certifiers import certifiers_from, options_from
-from shiftproof.cli.options import AsJson, show_json, show_table
+from shiftproof.cli.certifiers import certifiers_from
+from shiftproof.cli.options import Architecture, AsJson, options_of_set, show_json, show_table, with_architecture
 
 if TYPE_CHECKING:
     from torch import nn
@@ -19,6 +19,7 @@ __all__ = ["command"]
 
 def command(
     model: Annotated[str, typer.Option("--model", help="file:PATH, python:PKG.MOD:FN, or a name with --data.")],
+    architecture: Architecture = None,
     data: Annotated[
         str | None, typer.Option("--data", help="Samples to certify.", show_default="any of the model's shape")
     ] = None,
@@ -40,7 +41,7 @@ def command(
     from shiftproof.models import load_model
     from shiftproof.studies.certifying import calibration_pool, places
 
-    options = options_from(set_ or [])
+    options = options_of_set(with_architecture(set_, architecture), ("data", "model", "noise", "certifier"))
     given = {key: value for key, value in {"sigma": sigma, "n": n, "alpha": alpha}.items() if value is not None}
     if certifier is None and (given or options["certifier"]):
         raise UsageError("options of a certifier need to know which: --certifier NAME")
@@ -68,7 +69,7 @@ def _like(model: nn.Module) -> Domain:
     from shiftproof.rng import numpy_generator
 
     built: Any = getattr(model, "architecture", None)
-    if built is None:
+    if not hasattr(built, "shape"):
         raise UsageError("the model does not say what inputs it takes: give --data")
     images = numpy_generator(0, "explain").integers(0, 256, (2, *built.shape)).astype(np.uint8)
     return Domain.from_arrays("samples", images, [0, 1], [str(c) for c in range(built.classes)])

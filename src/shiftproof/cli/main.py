@@ -27,7 +27,7 @@ from shiftproof.cli import (
 )
 from shiftproof.cli.options import EXIT_FAILED
 from shiftproof.cli.options import arguments as typed
-from shiftproof.errors import CheckFailed, ShiftproofError, suggestion
+from shiftproof.errors import CheckFailed, ShiftproofError, UsageError, suggestion
 from shiftproof.execution.signals import terminate_as_interrupt
 
 __all__ = ["app", "main"]
@@ -79,6 +79,7 @@ def _main(given: list[str]) -> NoReturn:
     typed.set(given)
     command = typer.main.get_command(app)
     try:
+        _refuse_empty(given)
         code = command.main(given, prog_name="shiftproof", standalone_mode=False)
     except CheckFailed as error:
         _stop(str(error), EXIT_FAILED)
@@ -101,6 +102,15 @@ def _main(given: list[str]) -> NoReturn:
             EXIT_INTERRUPTED,
         )
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refuse_empty(given: list[str]) -> None:
+    """Refuse an argument without a character in it, which is a variable of a script that was not set."""
+    for before, argument in zip(["", *given], given, strict=False):
+        if not argument.strip():
+            raise UsageError(f"the value of {before} is empty" if before.startswith("-") else "an argument is empty")
+        if argument.startswith("--") and argument.endswith("=") and argument.count("=") == 1:
+            raise UsageError(f"the value of {argument.removesuffix('=')} is empty")
 
 
 def _stop(message: str, code: int) -> NoReturn:

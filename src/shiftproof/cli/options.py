@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXIT_FAILED",
+    "Architecture",
     "AsJson",
     "Data",
     "Device",
@@ -41,9 +42,17 @@ __all__ = [
     "show_json",
     "show_measures",
     "show_table",
+    "with_architecture",
 ]
 
 Data = Annotated[str, typer.Option("--data", help="A data set's name, folder:PATH or hf:NAME. See: shiftproof data ls")]
+Architecture = Annotated[
+    str | None,
+    typer.Option(
+        "--architecture",
+        help="What the weights of file:PATH are for, if no JSON beside them says so: cnn, or python:PKG.MOD:CLASS.",
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all randomness.")]
 NoiseSeed = Annotated[
     int | None,
@@ -168,6 +177,11 @@ def options_of_set(changes: Iterable[str], kinds: Sequence[str]) -> dict[str, di
         if not isinstance(value, dict):
             raise UsageError(f"--set {key}={value} should name an option of it, such as --set {key}.NAME={value}")
     return document
+
+
+def with_architecture(changes: Sequence[str] | None, architecture: str | None) -> list[str]:
+    """The changes of --set, with what --architecture says as one more."""
+    return [*(changes or []), *([] if architecture is None else [f"model.architecture={json.dumps(architecture)}"])]
 
 
 def show_accuracy(table: Table) -> None:

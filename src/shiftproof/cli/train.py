@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from shiftproof.cli.options import (
+    Architecture,
     AsJson,
     Data,
     Device,
@@ -19,6 +20,7 @@ from shiftproof.cli.options import (
     show_accuracy,
     show_findings,
     show_json,
+    with_architecture,
 )
 
 __all__ = ["command"]
@@ -33,6 +35,7 @@ def command(
     model: Annotated[
         str, typer.Option("--model", help="mlp, cnn, ..., file:PATH, timm:NAME or python:PKG.MOD:FN.")
     ] = "cnn",
+    architecture: Architecture = None,
     objective: Annotated[str, typer.Option("--objective", help="See: shiftproof ls objectives")] = "erm",
     seed: Seed = 0,
     out: Annotated[
@@ -63,7 +66,7 @@ def command(
     from shiftproof.studies.resolved import digest, resolved
     from shiftproof.studies.seen import seen_target
 
-    study = _study(data, source, target, model, objective, seed, set_ or [])
+    study = _study(data, source, target, model, objective, seed, with_architecture(set_, architecture))
     config = resolved(study)
     folder = out or Path("runs") / f"train-{digest(config)}"
     check_writable(folder)
@@ -119,6 +122,7 @@ def _study(
     data: str, source: str | None, target: str | None, model: str, objective: str, seed: int, changes: list[str]
 ) -> Any:
     """The command line as a study of one model, so that both are checked by the same rules."""
+    from shiftproof.errors import UsageError
     from shiftproof.studies.files import apply_override, validated
 
     one: dict[str, Any] = {"model": {"name": model}, "objective": {"name": objective}, "training": {}}
@@ -130,5 +134,7 @@ def _study(
         "source": source,
     }
     for change in changes:
+        if (whole := change.partition("=")[0].strip()) in ("model", "objective"):
+            raise UsageError(f"--set {change} would replace the whole {whole}: name it with --{whole}")
         apply_override(document if change.startswith("data.") else one, change)
     return validated({**document, "models": {"model": one}}, "command line")

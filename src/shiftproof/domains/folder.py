@@ -13,7 +13,7 @@ from shiftproof.domains.images import Directory, FileInputs, dimensions
 from shiftproof.domains.index import LAYOUT, Index, Row, index_of_manifest, index_of_tree
 from shiftproof.domains.registry import DOMAINS
 from shiftproof.errors import DataError, DataNotFound
-from shiftproof.types import Positive
+from shiftproof.types import Side
 
 __all__ = ["Folder", "domains_of_files"]
 
@@ -27,7 +27,7 @@ class Folder:
     """
 
     path: str
-    size: Positive | tuple[Positive, Positive] | None = None
+    size: Side | tuple[Side, Side] | None = None
     channels: Literal[1, 3] | None = None
 
     files = ()

@@ -15,7 +15,7 @@ from shiftproof.domains.folder import domains_of_files
 from shiftproof.domains.index import SPLITS, Index, Row, torn_groups
 from shiftproof.domains.registry import DOMAINS
 from shiftproof.errors import DataError, DataNotFound, UnknownName, UsageError
-from shiftproof.types import Positive
+from shiftproof.types import Side
 
 __all__ = ["HuggingFace"]
 
@@ -43,7 +43,7 @@ class HuggingFace:
     group: str | None = None
     config: str | None = None
     revision: str | None = None
-    size: Positive | tuple[Positive, Positive] | None = None
+    size: Side | tuple[Side, Side] | None = None
     channels: Literal[1, 3] | None = None
 
     files = ()

@@ -7,7 +7,7 @@ from shiftproof.domains.folder import domains_of_files
 from shiftproof.domains.images import Directory, ZipArchive
 from shiftproof.domains.index import index_of_tree
 from shiftproof.domains.registry import DOMAINS, find_file
-from shiftproof.types import Positive
+from shiftproof.types import Side
 
 __all__ = ["PACS"]
 
@@ -23,7 +23,7 @@ LAYOUT = "art_painting, cartoon, photo and sketch, each with seven class folders
 class PACS:
     """Photographs, art, cartoons and sketches of seven things, resized to `size` pixels."""
 
-    size: Positive = 64
+    size: Side = 64
 
     files = ("pacs_64.zip or pacs.zip or pacs_64 or pacs",)
 

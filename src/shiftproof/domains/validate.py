@@ -132,7 +132,10 @@ def class_findings(domains: Domains) -> Iterable[Finding]:
         elif lacking:
             yield Finding("warn", "class-mismatch", f"class {label!r} is missing from {_some(lacking)}")
         problems += bool(lacking)
-    if not problems:
+    if len(domains.classes) < 2:
+        message = f"there is a single class ({', '.join(domains.classes)}): nothing to tell apart"
+        yield Finding("fail", "one-class", message)
+    elif not problems:
         yield Finding("pass", "classes", f"all domains have the same {len(domains.classes)} classes")
 
 

@@ -1,9 +1,10 @@
-"""How the C library treats freed memory."""
+"""How much memory there is, and how the C library treats freed memory."""
 
 import ctypes
+import os
 import platform
 
-__all__ = ["keep_freed_memory"]
+__all__ = ["keep_freed_memory", "machine_memory"]
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _GIBIBYTE = 1 << 30
@@ -22,3 +23,10 @@ def keep_freed_memory() -> bool:
     settings = ((_M_MMAP_THRESHOLD, _GIBIBYTE), (_M_TRIM_THRESHOLD, 2 * _GIBIBYTE - 1))
     accepted = [bool(library.mallopt(name, value)) for name, value in settings]
     return all(accepted)
+
+
+def machine_memory() -> int | None:
+    """Bytes of memory of this machine; None where the system does not say."""
+    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", {}):
+        return None
+    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
+import torch
 from pydantic import FiniteFloat, PositiveFloat, TypeAdapter, ValidationError
 from torch import nn
 
 from shiftproof.catalogue import Catalogue, checked_options, options_of
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ModelError, UnknownName
+from shiftproof.execution import machine_memory
 from shiftproof.models.heads import Head
 from shiftproof.models.layers import Gray, Normalize
 from shiftproof.models.split import SplitModel
@@ -70,10 +72,25 @@ class Architecture:
         front = self.front.layers(self.shape[0])
         fresh = {"weights": "none"} if not published and "weights" in MODELS[self.name].options else {}
         network = MODELS.create(self.name, {**self.options, **fresh})
+        self._check_memory(shape)
         with seeded_globals(seed, "initialisation", self.name):
             features, width = network.encoder(shape)
             head = self.head.build(width, self.classes)
         return SplitModel(nn.Sequential(*front, features) if front else features, head, self)
+
+    def _check_memory(self, shape: tuple[int, ...]) -> None:
+        """Refuse a network whose weights alone are more than the machine's memory; they are counted, not allocated."""
+        empty = {"weights": "none"} if "weights" in MODELS[self.name].options else {}
+        memory = machine_memory()
+        try:
+            with torch.random.fork_rng(devices=[]), torch.device("meta"):
+                features, width = MODELS.create(self.name, {**self.options, **empty}).encoder(shape)
+                parts = (features, self.head.build(width, self.classes))
+            size = sum(p.numel() * p.element_size() for part in parts for p in part.parameters())
+        except (RuntimeError, OverflowError, MemoryError) as error:
+            raise ModelError(_too_large(self, "too many to count")) from error
+        if memory is not None and size > memory:
+            raise ModelError(_too_large(self, f"{size / 1e9:,.0f} GB; this machine has {memory / 1e9:,.0f} GB"))
 
     def as_dict(self) -> dict[str, Any]:
         """For a JSON file."""
@@ -88,6 +105,11 @@ class Architecture:
             problem = error.errors(include_url=False)[0]
             where = ".".join(map(str, problem["loc"]))
             raise ModelError(f"the model's JSON is damaged at architecture.{where}: {problem['msg']}") from error
+
+
+def _too_large(architecture: Architecture, seen: str) -> str:
+    options = ", ".join(f"{name}={value}" for name, value in architecture.options.items()) or "its usual options"
+    return f"the weights of model {architecture.name!r} with {options} do not fit into memory ({seen}): make it smaller"
 
 
 def build_model(

@@ -7,6 +7,7 @@ import io
 import pickle
 import warnings
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -68,15 +69,21 @@ def file_hash(path: Path) -> str:
         raise ModelError(f"can't read the model file {path}: {error.strerror or error}") from error
 
 
-def read_weights(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
-    """Tensors by name from a safetensors file, or a torch file that holds tensors and nothing else."""
+def read_weights(path: Path, sha256: str | None = None, key: str | None = None) -> dict[str, Tensor]:
+    """Tensors by name from a safetensors file, or a torch file that holds tensors and nothing else.
+
+    Of a checkpoint with several parts, `key` says which is the state dict: "model", or "ema.model" of one inside
+    another.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
         raise ModelError(f"can't read the model file {path}: {error.strerror or error}") from error
     # a safetensors file is the length of a JSON header, 8 bytes, and the header; its first byte may be that of a pickle
     if content.startswith(_PICKLE_STARTS) and content[8:9] != b"{":
-        return _read_torch_file(path, content)
+        return _read_torch_file(path, content, key)
+    if key is not None:
+        raise ModelError(f"{path} is a safetensors file, which holds its tensors by name and no key {key!r}")
     try:
         tensors: dict[str, Tensor] = safetensors.torch.load(content)
     except (safetensors.SafetensorError, ValueError, KeyError) as error:
@@ -91,6 +98,7 @@ def read_weights(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
 def load_weights(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
     """Put tensors into a model; every name and shape must agree."""
     wanted = model.state_dict()
+    tensors = _without_wrapper(tensors, wanted)
     for name, tensor in wanted.items():
         if name not in tensors:
             raise ModelError(f"{path} is for another architecture: it has no tensor {name!r}")
@@ -105,7 +113,16 @@ def load_weights(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> No
     model.load_state_dict(tensors)
 
 
-def _read_torch_file(path: Path, content: bytes) -> dict[str, Tensor]:
+def _without_wrapper(tensors: dict[str, Tensor], wanted: Iterable[str]) -> dict[str, Tensor]:
+    """Weights that were saved from inside torch's DataParallel or torch.compile, under the names of the model."""
+    for prefix in ("module.", "_orig_mod."):
+        wrapped = bool(tensors) and all(name.startswith(prefix) for name in tensors)
+        if wrapped and not any(name.startswith(prefix) for name in wanted):
+            return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    return tensors
+
+
+def _read_torch_file(path: Path, content: bytes, key: str | None) -> dict[str, Tensor]:
     file = _plain_archive(path, content) if content.startswith(b"PK") else io.BytesIO(content)
     try:
         with warnings.catch_warnings():
@@ -117,11 +134,32 @@ def _read_torch_file(path: Path, content: bytes) -> dict[str, Tensor]:
             f"{path} is a pickle that holds more than tensors, or is damaged; it was not executed. "
             "Save the state dict with safetensors.torch.save_file."
         ) from error
-    if isinstance(loaded, dict) and isinstance(loaded.get("state_dict"), dict):
-        loaded = loaded["state_dict"]
-    if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
-        raise ModelError(f"{path} does not hold a state dict (tensors by name)")
-    return loaded
+    parts = _state_dicts(loaded)
+    if key is None and set(parts) in ({""}, {"state_dict"}):
+        return next(iter(parts.values()))
+    if key is not None and key in parts:
+        return parts[key]
+    if set(parts) <= {""}:
+        wrong = "" if key is None else f" under {key!r}"
+        raise ModelError(f"{path} does not hold a state dict (tensors by name){wrong}")
+    known = ", ".join(repr(one) for one in parts)
+    seen = f"holds state dicts under {known}" if key is None else f"holds none under {key!r}, but under {known}"
+    raise ModelError(
+        f"{path} {seen}; say which is the model's: --set model.key={next(iter(parts))} (in Python key=...)"
+    )
+
+
+def _state_dicts(loaded: object, deepest: int = 3) -> dict[str, dict[str, Tensor]]:
+    """Every mapping of names to tensors inside a checkpoint, by the keys that lead to it, joined with dots."""
+    if not isinstance(loaded, dict) or not loaded or not all(isinstance(name, str) for name in loaded):
+        return {}
+    if all(isinstance(value, Tensor) for value in loaded.values()):
+        return {"": loaded}
+    found = {}
+    for name, value in loaded.items() if deepest else ():
+        for inner, tensors in _state_dicts(value, deepest - 1).items():
+            found[f"{name}.{inner}".removesuffix(".")] = tensors
+    return found
 
 
 def _plain_archive(path: Path, content: bytes) -> io.BytesIO:

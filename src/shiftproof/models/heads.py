@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Interval, MultipleOf
 from torch import nn
 
-from shiftproof.types import Positive
+from shiftproof.types import LayerCount
 
 __all__ = ["Head"]
 
@@ -24,7 +24,7 @@ class Head:
     """
 
     head: Literal["free", "row-l1", "row-l2"] = "free"
-    head_layers: Positive = 1
+    head_layers: LayerCount = 1
     head_width: Annotated[int, Ge(2), MultipleOf(2)] = 256
     head_bound: Annotated[float, Interval(gt=0, lt=math.inf)] = 1.0
 

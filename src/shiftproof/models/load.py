@@ -31,9 +31,9 @@ def load_model(spec: str, domains: Domains | Domain | None = None, *, seed: int 
 
     - ``mlp``: a fresh network of the catalogue, for the shape and classes of `domains`;
     - ``file:model.safetensors``: a saved one, with the JSON beside it; nothing in either is executed. Weights without
-      that JSON are loaded into ``architecture="cnn"`` (with its options) or ``architecture="python:..."``. Options of
-      `Head`, such as ``head="free"``, keep its encoder and put a fresh head on it, for the classes and the image size
-      of `domains`;
+      that JSON are loaded into ``architecture="cnn"`` (with its options) or ``architecture="python:..."``; of a
+      checkpoint with several parts, ``key="model"`` says which are the weights. Options of `Head`, such as
+      ``head="free"``, keep its encoder and put a fresh head on it, for the classes and the image size of `domains`;
     - ``timm:resnet18``: a network of the timm library for `domains`, with its normalisation inside. With
       ``pretrained=True`` it has published weights, and its own last layer unless options of `Head` ask for a new one;
     - ``python:package.module:function``: what your function returns when it is called without arguments.
@@ -57,6 +57,8 @@ def check_options(spec: str, options: Mapping[str, Any]) -> None:
     if spec.startswith("file:"):
         head, others = _without_head(options)
         checked_options(Head, head, f"a new head of {spec}")
+        if "key" in others and not isinstance(others.pop("key"), str):
+            raise UsageError(f"key of {spec} should be a name inside the file, such as --set model.key=state_dict")
         if "architecture" in others:
             check_options(others.pop("architecture"), others)
         elif others:
@@ -131,15 +133,18 @@ def _without_head(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
 
 def _from_file(path: Path, domains: Domains | Domain | None, seed: int, options: dict[str, Any]) -> nn.Module:
     head, others = _without_head(options)
-    name = others.pop("architecture", None)
+    name, key = others.pop("architecture", None), others.pop("key", None)
     card = None if name is not None or not path.with_suffix(".json").is_file() else read_card(path)
     # a pickle is refused for what it is, before anybody is asked for the JSON that it can't have
-    tensors = read_weights(path, None if card is None else card["weights"].get("sha256"))
+    tensors = read_weights(path, None if card is None else card["weights"].get("sha256"), key)
     if name is not None:
         model = load_model(name, domains, **others)
         tensors = _with_head_of(model, tensors) if head else tensors
     elif card is None:
-        raise ModelError(f"{path} has no {path.with_suffix('.json').name} beside it; say what it is: architecture=NAME")
+        raise ModelError(
+            f"{path} has no {path.with_suffix('.json').name} beside it; say what it is: architecture=NAME or "
+            "python:PKG.MOD:CLASS (--architecture on the command line)"
+        )
     else:
         model = _rebuild(path, card, None if head else domains)
     load_weights(model, tensors, path)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from shiftproof.models.architecture import MODELS
-from shiftproof.types import Positive
+from shiftproof.types import LayerCount, Positive
 
 __all__ = ["MLP"]
 
@@ -17,7 +17,7 @@ class MLP:
     """Fully connected layers with ReLU; two hidden ones of 256 unless told."""
 
     width: Positive = 256
-    depth: Positive = 2
+    depth: LayerCount = 2
 
     def encoder(self, shape: tuple[int, ...]) -> tuple[nn.Module, int]:
         """All layers but the last."""

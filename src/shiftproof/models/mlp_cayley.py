@@ -8,7 +8,7 @@ from torch import nn
 from shiftproof.models.architecture import MODELS
 from shiftproof.models.lipschitz import CayleyLinear, MaxMin
 from shiftproof.models.lipschitz.activations import Even
-from shiftproof.types import Positive
+from shiftproof.types import LayerCount
 
 __all__ = ["MLPCayley"]
 
@@ -21,7 +21,7 @@ class MLPCayley:
     """Orthogonal layers with MaxMin, an encoder that is 1-Lipschitz in l2; two hidden ones of 256 unless told."""
 
     width: Even = 256
-    depth: Positive = 2
+    depth: LayerCount = 2
 
     def encoder(self, shape: tuple[int, ...]) -> tuple[nn.Module, int]:
         """All layers but the last."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Protocol
@@ -30,8 +29,8 @@ class Recipe:
     """
 
     optimiser: str = "adam"
-    lr: Annotated[float, Interval(gt=0, lt=math.inf)] = 1e-3
-    batch: Positive = 128
+    lr: Annotated[float, Interval(gt=0, le=1e6)] = 1e-3
+    batch: Annotated[int, Interval(ge=1, le=1_000_000)] = 128
     steps: Positive = 1_000
     schedule: str = "constant"
     weight_decay: NonNegative = 0.0

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from shiftproof.errors import UnknownName, UsageError
 from shiftproof.perturbations.noise import NOISES, Noise
-from shiftproof.perturbations.threat import Norm, Threat, as_threat, parse_eps, project, size
+from shiftproof.perturbations.threat import LARGEST_EPS, Norm, Threat, as_threat, parse_eps, project, size
 
 __all__ = ["Ball", "Deformation", "DeformationOption", "as_ball", "as_deformation", "deformations"]
 
@@ -69,6 +69,8 @@ class Deformation:
         number = isinstance(self.eps, int | float | np.number) and not isinstance(self.eps, bool)
         if not (number and 0 <= self.eps < math.inf):
             raise UsageError(f"eps is {self.eps!r}; it should be a finite number of at least 0")
+        if self.eps > LARGEST_EPS:
+            raise UsageError(f"eps is {self.eps:g}; float32 can't move pixels by more than {LARGEST_EPS:g}")
         object.__setattr__(self, "eps", float(self.eps))
         if self.norm == "angle" and self.eps > math.pi:
             degrees = f"did you mean {math.radians(self.eps):.4g}, which is {self.eps:g} degrees?"

@@ -14,6 +14,7 @@ from torch import Tensor
 from shiftproof.errors import UnknownName, UsageError
 
 __all__ = [
+    "LARGEST_EPS",
     "Norm",
     "Threat",
     "ThreatOption",
@@ -34,6 +35,8 @@ TOLERANCE = 1e-5
 """Relative, of a distance from the centre of a ball."""
 # half of the distance between two float32 numbers just below 1, where an input plus a change is rounded
 _ROUNDING = 2.0**-25
+LARGEST_EPS = 1e18
+"""What float32 can add and square."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,10 @@ class Threat:
         number = isinstance(self.eps, int | float | np.number) and not isinstance(self.eps, bool)
         if not (number and 0 <= self.eps < math.inf):
             raise UsageError(f"eps is {self.eps!r}; it should be a finite number of at least 0")
+        if self.eps > LARGEST_EPS:
+            raise UsageError(
+                f"eps is {self.eps:g}; float32 can't add changes above {LARGEST_EPS:g}: write a smaller one"
+            )
         object.__setattr__(self, "eps", float(self.eps))
 
     @classmethod

@@ -66,6 +66,8 @@ class Attack:
         object.__setattr__(self, "smoothed", _noise_or_none(self.smoothed))
         for eps in self.budgets:
             check_eps(self.attack.threat.at(eps))
+        if max(self.budgets) == 0:
+            raise UsageError(f"the attack's eps is 0, within which nothing changes: {self.attack.threat.spec}")
 
     @property
     def budgets(self) -> tuple[float, ...]:

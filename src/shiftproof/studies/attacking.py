@@ -12,7 +12,7 @@ import numpy as np
 from torch import nn
 
 from shiftproof.attacks import Attack, AttackResult, attack
-from shiftproof.attacks.attack import as_victim, check_eps, check_victim
+from shiftproof.attacks.attack import as_victim, check_victim
 from shiftproof.attacks.validity import validity_findings
 from shiftproof.errors import DataError, UsageError
 from shiftproof.evidence import metrics
@@ -23,6 +23,7 @@ from shiftproof.perturbations.noise import Noise, label
 from shiftproof.report.cells import csv_text
 from shiftproof.report.chart import PALETTE, chart_png, chart_svg
 from shiftproof.studies.certifying import Place
+from shiftproof.studies.subject import check_size
 from shiftproof.types import Estimate, Finding
 
 _EXAMINED = 24
@@ -97,9 +98,9 @@ class Assault:
 
     def check(self, folder: Path) -> None:
         """Refuse what can't be answered, or would take the place of another answer, before anything is written."""
-        for eps in self.budgets:
-            check_eps(self.attack.threat.at(eps))
+        largest = self.attack.threat.at(max(self.budgets))
         for place in self.where:
+            check_size(largest, place.domain.shape)
             check_victim(as_victim(self.model, self.smoothed, 1, 1, self.seed), place.domain)
         path = folder / "attack.json"
         if path.is_file():

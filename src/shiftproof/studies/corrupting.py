@@ -55,6 +55,7 @@ class Corrupting:
         An image that is there already is not made again, so that the same call continues one that was stopped.
         Returns the folders, each of which is a data set: `folder:PATH`.
         """
+        self._check()
         self._begin(folder)
         roots = [self._root(folder, setting) for setting in self.settings]
         with progress_bar("corrupting", len(roots) * sum(map(len, self.domains)), progress) as bar:
@@ -70,6 +71,13 @@ class Corrupting:
                                 write_atomically(path, png(image))
                         bar.advance(len(block))
         return roots
+
+    def _check(self) -> None:
+        """Refuse images that can't be corrupted, before anything is written."""
+        for domain in self.domains:
+            if len(domain):
+                kind, severity = self.settings[0]
+                corrupt(domain.take([0])[0], kind, severity, seed=self.seed, constants=self.constants)
 
     def _begin(self, folder: Path) -> None:
         """Refuse a folder that holds something else; else note what will be in it."""

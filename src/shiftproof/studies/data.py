@@ -11,12 +11,12 @@ import numpy as np
 
 from shiftproof.domains import Domain, Domains, load_domains
 from shiftproof.domains.splits import first_samples, part_of, train_part
-from shiftproof.errors import UsageError
+from shiftproof.errors import DataError, UsageError
 from shiftproof.studies.schema import GIVEN, Study
 from shiftproof.studies.seen import was_trained_on
 from shiftproof.types import Finding
 
-__all__ = ["CHEAP", "StudyData", "chosen", "data_findings", "load_study_data", "measured_part"]
+__all__ = ["CHEAP", "StudyData", "check_classes", "chosen", "data_findings", "load_study_data", "measured_part"]
 
 CHEAP = ("clean",)
 """Probes of one forward pass a sample: a budget leaves them all samples."""
@@ -106,6 +106,7 @@ def load_study_data(
     if study.data.name == GIVEN:
         raise UsageError("the data of this run was handed over in Python, so that it can't be loaded again by name")
     domains = load_domains(study.data.name, **study.data.options)
+    check_classes(domains)
     data = StudyData(
         *chosen(domains, study.source, study.target),
         study.limit,
@@ -127,6 +128,16 @@ def _parts(study: Study, data: StudyData, cards: Sequence[Mapping[str, Any]]) ->
         else measured_part(cards, study.data.name, domain, study.split)
         for domain in data.domains
     }
+
+
+def check_classes(domains: Domains) -> None:
+    """Refuse data of a single class: whoever always answers with it is right."""
+    if len(domains.classes) < 2:
+        one = ", ".join(map(repr, domains.classes)) or "none"
+        raise DataError(
+            f"{domains.name} has a single class ({one}), so that there is nothing to tell apart; expected are two "
+            "folders of images or more in every domain: root/domain/class/image.png"
+        )
 
 
 def chosen(domains: Domains, source: Sequence[str] | None, target: str | None) -> tuple[Domains, Domain | None]:

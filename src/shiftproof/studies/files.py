@@ -22,7 +22,7 @@ from shiftproof.studies.yaml_files import Refused, parse_yaml
 __all__ = ["apply_override", "find_study", "list_studies", "parse_study", "validated"]
 
 Location = tuple[str | int, ...]
-_MOST_KEYS = 16
+_MOST_KEYS = 8
 """Keys with dots between them that --set takes; no option lies deeper."""
 
 
@@ -85,14 +85,11 @@ def apply_override(document: dict[str, Any], override: str) -> None:
     """Put `a.b.c=value` into a nested mapping; the value is read as YAML. A plain text on the way becomes its name."""
     path, equals, text = override.partition("=")
     keys = [key.strip() for key in path.split(".")]
-    if not equals or not all(keys) or len(keys) > _MOST_KEYS:
-        raise UsageError(f"--set {override[:200]!r} should read key.key=value, such as --set training.steps=200")
-    try:
-        _, value = parse_yaml(text)
-    except Refused as error:
-        raise UsageError(f"--set {override[:80]}...: {error.problem}") from error
-    except yaml.YAMLError as error:
-        raise UsageError(f"--set {override!r}: {text!r} is not a value that YAML can read") from error
+    if not equals or not all(keys):
+        raise UsageError(f"--set {_short(override)} should read key.key=value, such as --set training.steps=200")
+    if len(keys) > _MOST_KEYS:
+        raise UsageError(f"--set {_short(override)} names {len(keys)} keys inside each other; no option lies so deep")
+    value = _read_value(override, text)
     here = document
     for key in keys[:-1]:
         inner = here.get(key)
@@ -100,6 +97,20 @@ def apply_override(document: dict[str, Any], override: str) -> None:
         here[key] = {"name": inner} if isinstance(inner, str) else dict(inner) if isinstance(inner, dict) else {}
         here = here[key]
     here[keys[-1]] = value
+
+
+def _read_value(override: str, text: str) -> Any:
+    """The value behind --set key=, read as YAML."""
+    try:
+        return parse_yaml(text)[1]
+    except Refused as error:
+        raise UsageError(f"--set {_short(override)}: {error.problem}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise UsageError(f"--set {_short(override)}: not a value that YAML can read") from error
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 80 else f"{text[:77]}...")
 
 
 def _override_all_models(document: dict[str, Any], override: str) -> None:

@@ -18,6 +18,7 @@ from shiftproof.domains import Domain, Domains, validate
 from shiftproof.domains.validate import class_findings
 from shiftproof.errors import DataError, ModelError, ShiftproofError, UsageError
 from shiftproof.execution import Mode
+from shiftproof.models.outputs import check_copyable
 from shiftproof.perturbations.deformation import Ball
 from shiftproof.perturbations.threat import Threat, as_threat
 from shiftproof.probes import PROBES
@@ -68,6 +69,11 @@ class Subject:
     data: Mapping[str, Any] = field(default_factory=lambda: {"name": GIVEN})
     spec: Mapping[str, Any] = field(default_factory=lambda: {"name": GIVEN})
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, nn.Module):
+            raise UsageError(f"the model is {type(self.model).__name__}; it should be a torch.nn.Module")
+        check_copyable(self.model)
+
 
 def usual_certifiers(subject: Subject) -> list[dict[str, Any]]:
     """The vote under the Gaussian noise that the model knows, and margins where the encoder has a small constant."""
@@ -81,7 +87,9 @@ def usual_certifiers(subject: Subject) -> list[dict[str, Any]]:
 
 
 def check_size(threat: Ball, shape: tuple[int, ...]) -> None:
-    """Refuse a size that was meant for pixels from 0 to 255, or that turns any image into any other."""
+    """Refuse a size of 0, one that was meant for pixels from 0 to 255, or one that turns any image into any other."""
+    if threat.eps == 0:
+        raise UsageError(f"eps is 0: within {threat.kind}:0 nothing changes; write a size above 0, such as linf:8/255")
     if not isinstance(threat, Threat):
         return
     check_eps(threat)

@@ -41,6 +41,10 @@ def checked_sources(model: nn.Module, sources: Any) -> Domains:
     if not isinstance(sources, Domains | Domain):
         # a pair names no classes: the model says how many there are
         return as_domains(sources, outputs)
+    if len(domains.classes) < 2:
+        raise DataError(
+            f"the data has a single class ({', '.join(domains.classes)}): there is nothing to learn from it"
+        )
     if outputs < len(domains.classes):
         raise ModelError(f"the model has {outputs} outputs, but the data has {len(domains.classes)} classes")
     return domains

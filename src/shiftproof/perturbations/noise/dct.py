@@ -45,6 +45,10 @@ class DCT(Normal):
     def size(self, shape: tuple[int, ...]) -> int:
         """The coefficients of both sides."""
         check_shape(shape)
+        if self.k > max(shape[-2:]):
+            raise UsageError(
+                f"k is {self.k}: images of {shape[-2]} x {shape[-1]} pixels carry no finer waves than that"
+            )
         return 2 * self.k * self.k
 
     def apply(self, images: Tensor, parameters: Tensor) -> Tensor:
