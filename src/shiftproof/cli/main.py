@@ -27,7 +27,7 @@ from shiftproof.cli import (
 )
 from shiftproof.cli.options import EXIT_FAILED
 from shiftproof.cli.options import arguments as typed
-from shiftproof.errors import CheckFailed, ShiftproofError, UsageError, suggestion
+from shiftproof.errors import CheckFailed, ShiftproofError, StorageError, UsageError, suggestion
 from shiftproof.execution.signals import terminate_as_interrupt
 
 __all__ = ["app", "main"]
@@ -83,6 +83,8 @@ def _main(given: list[str]) -> NoReturn:
         code = command.main(given, prog_name="shiftproof", standalone_mode=False)
     except CheckFailed as error:
         _stop(str(error), EXIT_FAILED)
+    except StorageError as error:
+        _stop(str(error).replace("Choose another folder.", "Choose another folder with --out."), EXIT_MISTAKE)
     except ShiftproofError as error:
         _stop(str(error), EXIT_MISTAKE)
     except (KeyboardInterrupt, typer.Abort):

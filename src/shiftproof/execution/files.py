@@ -107,7 +107,7 @@ def only_one(folder: Path) -> Iterator[None]:
 def _storage_sentence(path: Path, error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk is full: {path} was not written. Free some space and run the same command again."
-    return f"can't write {path}: {error.strerror or error}. Choose another folder with --out."
+    return f"can't write {path}: {error.strerror or error}. Choose another folder."
 
 
 def _umask() -> int:

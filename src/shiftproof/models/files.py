@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import ModelError
-from shiftproof.execution import write_atomically, write_json
+from shiftproof.execution import check_writable, write_atomically, write_json
 from shiftproof.execution.archives import DAMAGED_ZIP, read_member, unpacked_size
 
 __all__ = ["file_hash", "fingerprint", "load_weights", "read_weights", "save_model", "weight_bytes"]
@@ -45,6 +45,7 @@ def save_model(model: nn.Module, path: Path | str, card: dict[str, Any] | None =
         **(card or {}),
         "weights": {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()},
     }
+    check_writable(path.parent)
     path.with_suffix(".json").unlink(missing_ok=True)
     write_atomically(path, content)
     write_json(path.with_suffix(".json"), record)

@@ -23,7 +23,7 @@ from shiftproof.models.split import SplitModel
 from shiftproof.models.timm import TimmArchitecture, build_timm, has_new_head, timm_options
 from shiftproof.rng import seeded_globals
 
-__all__ = ["check_options", "check_trained", "load_model", "model_path", "read_card"]
+__all__ = ["check_options", "check_trained", "load_model", "model_path", "read_card", "starts_by_chance"]
 
 
 def load_model(spec: str, domains: Domains | Domain | None = None, *, seed: int = 0, **options: Any) -> nn.Module:
@@ -90,6 +90,15 @@ def check_trained(spec: str, options: Mapping[str, Any]) -> None:
         raise UsageError(
             f"{', '.join(head)} puts a new head on {spec}, which is untrained: 'shiftproof train' trains it"
         )
+
+
+def starts_by_chance(spec: str, options: Mapping[str, Any]) -> bool:
+    """Whether a model's encoder starts from random weights: of a file, a function or published weights it does not."""
+    if spec.startswith("timm:"):
+        return not timm_options(spec, options)[2].pretrained
+    if spec not in MODELS:
+        return False
+    return bool({**MODELS[spec].options, **options}.get("weights", "none") == "none")
 
 
 def model_path(spec: str) -> Path:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from shiftproof.domains import Domain, Domains, validation_part
+from shiftproof.domains import Domain, Domains
 from shiftproof.probes import PROBES
 from shiftproof.studies.data import StudyData, load_study_data
 from shiftproof.studies.jobs import card_of
@@ -66,8 +66,8 @@ def _costs(study: Study, name: str, spec: ModelSpec, data: StudyData, workers: i
 
 def _training_cost(name: str, stage: str, spec: ModelSpec, model: nn.Module, sources: Domains, seed: int) -> StageCost:
     objective, recipe = objective_of(spec)
-    held_out = [validation_part(domain) for domain in sources]
-    validation = Validation(held_out, spec.selection or objective.selection, objective, seed)
+    rule = spec.selection or objective.selection
+    validation = Validation.of(sources, recipe, rule, objective, seed, model)
     started = time.perf_counter()
     validation.measure(model)
     seconds_an_evaluation = time.perf_counter() - started
@@ -94,7 +94,7 @@ def _training_cost(name: str, stage: str, spec: ModelSpec, model: nn.Module, sou
     seconds_a_step = max(long - short, 0.0) / max(1, steps - WARM_UP_STEPS)
     evaluations = -(-recipe.steps // recipe.evaluate_every)
     trained = recipe.steps * recipe.batch * len(sources) * getattr(objective, "passes", 1)
-    evaluated = evaluations * sum(map(len, held_out))
+    evaluated = evaluations * sum(validation.samples.values())
     seconds = recipe.steps * seconds_a_step + evaluations * seconds_an_evaluation
     return StageCost(name, stage, trained + evaluated, seconds, seconds)
 

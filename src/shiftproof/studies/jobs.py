@@ -14,9 +14,9 @@ from shiftproof.domains import Domains
 from shiftproof.errors import StorageError
 from shiftproof.evidence import slug
 from shiftproof.execution import Mode
-from shiftproof.models import MODELS, load_model, read_card, save_model
+from shiftproof.models import load_model, read_card, save_model
 from shiftproof.models.files import load_weights, read_weights
-from shiftproof.models.load import model_path
+from shiftproof.models.load import model_path, starts_by_chance
 from shiftproof.objectives.objective import Outcome
 from shiftproof.studies.data import StudyData
 from shiftproof.studies.environment import environment
@@ -107,9 +107,7 @@ def training_findings(name: str, spec: ModelSpec, model: nn.Module, sources: Dom
     objective, recipe = objective_of(spec)
     outcome = Outcome(model, sources.shape, recipe, sources.names)
     said = list(objective.findings(outcome)) if hasattr(objective, "findings") else []
-    name_, drawn = spec.model.name, not spec.model.options.get("pretrained")
-    by_chance = name_ in MODELS or (name_.startswith("timm:") and drawn)
-    if recipe.part == "head" and spec.pretrain is None and by_chance:
+    if recipe.part == "head" and spec.pretrain is None and starts_by_chance(spec.model.name, spec.model.options):
         said.append(Finding("warn", "untrained-encoder", "only the head was trained, on an encoder of random weights"))
     return [replace(finding, message=f"{name}: {finding.message}") for finding in said]
 

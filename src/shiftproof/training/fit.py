@@ -16,8 +16,8 @@ __all__ = ["Fit", "Selected"]
 class Selected:
     """Which step's weights were kept, by which rule, and the mean source-validation accuracy there.
 
-    `noisy_accuracy` is that under the objective's noise, if it has one, and `robust_accuracy` that under its attack, if
-    the rule is about that.
+    `noisy_accuracy` is that under the objective's noise and `robust_accuracy` that under its attack, if it selected.
+    `samples` are how many of each domain's validation samples were measured: a random part, drawn once.
     """
 
     rule: str
@@ -25,6 +25,7 @@ class Selected:
     validation_accuracy: float
     noisy_accuracy: float | None = None
     robust_accuracy: float | None = None
+    samples: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +34,7 @@ class Fit:
 
     `model` holds the selected weights, in eval mode; `last` the state of the last step. `history` has a row for each
     evaluation: step, mean training loss (and its named parts) since the row before, validation accuracy of every
-    source domain, under the objective's noise and attack too.
+    source domain under what selects: the objective's attack, its noise, or nothing.
     """
 
     model: nn.Module

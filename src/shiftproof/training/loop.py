@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shiftproof.domains import Domain, Domains, train_part, validation_part
+from shiftproof.domains import Domain, Domains, train_part
 from shiftproof.errors import TrainingError
 from shiftproof.execution import Mode, progress_bar
 from shiftproof.objectives import Objective, Recipe
@@ -65,15 +65,14 @@ def train(
     domains = checked_sources(model, sources)
     run_on = find_device(device)
     layout = choose_layout(model.to(run_on), next(iter(domains)).take(np.array([0]))[0])
-    identity = identity_of(model, domains, objective, recipe, rule, seed)
+    validation = Validation.of(domains, recipe, rule, objective, seed, model, layout)
+    identity = identity_of(model, domains, objective, recipe, rule, seed) | {"validation": validation.samples}
     state = (checkpoint and read_checkpoint(checkpoint, identity)) or State(identity, torch.get_num_threads())
     optimiser = make_optimiser(model.parameters(), recipe)
     if state.step:
         model.load_state_dict(state.model)
         optimiser.load_state_dict(state.optimiser)
     batches = Batches([train_part(domain) for domain in domains], recipe.batch, seed, run_on, layout)
-    held_out = [validation_part(domain) for domain in sorted(domains, key=lambda domain: domain.name)]
-    validation = Validation(held_out, rule, objective, seed, layout)
     clock = Clock(state.seconds, checkpoint_seconds)
 
     with (
@@ -101,7 +100,9 @@ def train(
     last = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
     model.load_state_dict(state.best)
     model.eval()
-    return Fit(model, state.history, _selected(state, rule), recipe, seed, state.threads, clock.seconds(), last)
+    with math_threads(state.threads):
+        selected = _selected(state, model, validation)
+    return Fit(model, state.history, selected, recipe, seed, state.threads, clock.seconds(), last)
 
 
 def _step(
@@ -133,11 +134,13 @@ def _evaluate(state: State, model: nn.Module, validation: Validation) -> None:
         state.best_step, state.best_score = state.step, validation.score(row)
 
 
-def _selected(state: State, rule: Selection) -> Selected:
+def _selected(state: State, model: nn.Module, validation: Validation) -> Selected:
     row = next(row for row in state.history if row["step"] == state.best_step)
     kinds = ("noisy_validation", "robust_validation")
     noisy, robust = (mean_accuracy(row[kind]) if kind in row else None for kind in kinds)
-    return Selected(rule, state.best_step, mean_accuracy(row["validation"]), noisy, robust)
+    # where another accuracy selects, the clean one is measured once, of what is kept
+    clean = mean_accuracy(row["validation"] if "validation" in row else validation.clean(model))
+    return Selected(validation.rule, state.best_step, clean, noisy, robust, validation.samples)
 
 
 def _note(state: State, loss: float) -> str:

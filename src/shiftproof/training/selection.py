@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,18 +12,22 @@ from torch import Tensor, nn
 
 from shiftproof.attacks import Base
 from shiftproof.attacks.attack import attack_samples
-from shiftproof.domains import Domain
+from shiftproof.domains import Domain, validation_part
 from shiftproof.errors import UsageError
-from shiftproof.objectives import OBJECTIVES, Objective
+from shiftproof.objectives import OBJECTIVES, Objective, Recipe
 from shiftproof.objectives.objective import Selection
 from shiftproof.perturbations.noise import Noise, draw
 from shiftproof.rng import numpy_generator
 from shiftproof.training.machine import laid_out
 
-__all__ = ["ROBUST_SAMPLES", "Validation", "check_rule", "mean_accuracy"]
+__all__ = ["COST_SHARE", "FEWEST", "ROBUST_SAMPLES", "Validation", "check_rule", "mean_accuracy"]
 
+COST_SHARE = 10
+"""Evaluations take at most this part, a tenth, of the passes of training."""
+FEWEST = 100
+"""Validation samples of each domain that are always measured, where there are so many."""
 ROBUST_SAMPLES = 500
-"""So many validation samples of each domain, evenly spaced, are attacked."""
+"""Validation samples of each domain that are attacked, at most."""
 
 
 def check_rule(rule: Selection, objective: Objective) -> None:
@@ -43,18 +47,61 @@ class Validation:
     seed: int
     layout: torch.memory_format = torch.contiguous_format
 
-    def measure(self, model: nn.Module) -> dict[str, dict[str, float]]:
-        """Accuracy of every domain, under the objective's noise and attack too; leaves the model in eval mode."""
-        model.eval()
-        found = {"validation": {domain.name: self._accuracy(model, domain) for domain in self.domains}}
-        noise = getattr(self.objective, "noise", None)
-        if noise is not None:
-            found["noisy_validation"] = {
-                domain.name: self._accuracy(model, domain, self._noisy(noise, domain.name)) for domain in self.domains
-            }
+    @classmethod
+    def of(
+        cls,
+        sources: Iterable[Domain],
+        recipe: Recipe,
+        rule: Selection,
+        objective: Objective,
+        seed: int,
+        model: nn.Module,
+        layout: torch.memory_format = torch.contiguous_format,
+    ) -> Validation:
+        """A random part of the sources' validation parts, the same at every evaluation.
+
+        All evaluations together take at most a tenth of the forward and backward passes of the training steps, but
+        have `FEWEST` samples of each domain where there are so many. Passes are counted, never timed, so that the part
+        is the same on every machine and after a resume.
+        """
+        whole = [validation_part(domain) for domain in sorted(sources, key=lambda domain: domain.name)]
+        validation = cls(whole, rule, objective, seed, layout)
+        # one more than there are rows in the history: the clean accuracy of what is kept
+        evaluations = -(-recipe.steps // recipe.evaluate_every) + 1
+        trained = 2 * recipe.steps * recipe.batch * getattr(objective, "passes", 1)
+        affordable = trained // (COST_SHARE * evaluations * validation._passes(model))
+        count = max(FEWEST, affordable)
+        if validation.selects_by == "robust_validation":
+            count = min(count, ROBUST_SAMPLES)
+        return replace(validation, domains=[_random_part(domain, count, seed) for domain in whole])
+
+    @property
+    def selects_by(self) -> str:
+        """The column of the history that is measured: accuracy under attack, under noise, or as it is."""
         if self.rule == "robust-source-validation":
-            found["robust_validation"] = {domain.name: self._robust(model, domain) for domain in self.domains}
-        return found
+            return "robust_validation"
+        return "noisy_validation" if getattr(self.objective, "noise", None) is not None else "validation"
+
+    @property
+    def samples(self) -> dict[str, int]:
+        """How many samples of each domain are measured."""
+        return {domain.name: len(domain) for domain in self.domains}
+
+    def measure(self, model: nn.Module) -> dict[str, dict[str, float]]:
+        """Accuracy on every domain under what the rule looks at; leaves the model in eval mode."""
+        model.eval()
+        kind = self.selects_by
+        if kind == "robust_validation":
+            return {kind: {domain.name: self._robust(model, domain) for domain in self.domains}}
+        if kind == "validation":
+            return {kind: self.clean(model)}
+        noise: Noise = self.objective.noise  # type: ignore[attr-defined]
+        found = {name: self._noisy(noise, name) for name in self.samples}
+        return {kind: {domain.name: self._accuracy(model, domain, found[domain.name]) for domain in self.domains}}
+
+    def clean(self, model: nn.Module) -> dict[str, float]:
+        """Accuracy on every domain as it is; the model is in eval mode."""
+        return {domain.name: self._accuracy(model, domain) for domain in self.domains}
 
     def score(self, row: Mapping[str, Any]) -> float:
         """By which rows of the history compare: the larger is kept, of equal ones the first.
@@ -63,9 +110,18 @@ class Validation:
         """
         if self.rule == "last":
             return float(row["step"])
-        if self.rule == "robust-source-validation":
-            return mean_accuracy(row["robust_validation"])
-        return mean_accuracy(row.get("noisy_validation", row["validation"]))
+        return mean_accuracy(row[self.selects_by])
+
+    def _passes(self, model: nn.Module) -> int:
+        """Forward and backward passes of one sample in an evaluation, at most."""
+        if self.selects_by != "robust_validation":
+            return 1
+        victim = self._victim(model)
+        attack: Any = self.objective.attack  # type: ignore[attr-defined]
+        return int(2 * attack.passes * victim.passes + 2 * getattr(victim, "votes", 1))
+
+    def _victim(self, model: nn.Module) -> Any:
+        return getattr(self.objective, "victim", Base)(model)
 
     def _accuracy(self, model: nn.Module, domain: Domain, change: Callable[[Tensor], Tensor] | None = None) -> float:
         device, correct = _device(model), 0
@@ -88,17 +144,15 @@ class Validation:
 
     def _robust(self, model: nn.Module, domain: Domain) -> float:
         attack: Any = self.objective.attack  # type: ignore[attr-defined]
-        victim = getattr(self.objective, "victim", Base)(model)
-        block = np.linspace(0, len(domain) - 1, min(len(domain), ROBUST_SAMPLES), dtype=np.int64)
-        inputs, labels = domain.take(block)
+        inputs, labels = domain.tensors()
         device = _device(model)
         # here, too, the same draws at every evaluation
         (result,) = attack_samples(
-            victim,
+            self._victim(model),
             attack,
             laid_out(inputs.to(device), self.layout),
             labels.to(device),
-            domain.ids[block],
+            domain.ids,
             [attack.threat.eps],
             self.seed,
         )
@@ -108,6 +162,14 @@ class Validation:
 def mean_accuracy(accuracy: Mapping[str, float]) -> float:
     """The mean over domains, each weighing the same."""
     return sum(accuracy.values()) / len(accuracy)
+
+
+def _random_part(domain: Domain, count: int, seed: int) -> Domain:
+    """So many samples of the domain, or all of them, in their order."""
+    if count >= len(domain):
+        return domain
+    chosen = numpy_generator(seed, "validation part", domain.name).choice(len(domain), count, replace=False)
+    return domain.subset(np.sort(chosen))
 
 
 def _device(model: nn.Module) -> torch.device:
