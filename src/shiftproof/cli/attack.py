@@ -16,6 +16,7 @@ from shiftproof.cli.options import (
     Split,
     Workers,
     options_of_set,
+    say,
     show_findings,
     show_json,
     show_table,
@@ -126,7 +127,7 @@ def command(
         return
     _show(answers)
     show_findings(findings)
-    typer.echo(f"\nwritten to {folder}: {', '.join(written)}")
+    say(f"\nwritten to {folder}: {', '.join(written)}")
 
 
 def _threat(text: str, eps: str | None) -> Threat | Deformation:
@@ -150,12 +151,12 @@ def _show(answers: list[Attacked]) -> None:
         rows.append([f"{one.place.domain.name}{note}", *cells])
     show_table(header, rows)
     for one in answers:
-        typer.echo(f"{one.place.domain.name}: {len(one.place.domain):,} images ({one.place.what})")
+        say(f"{one.place.domain.name}: {len(one.place.domain):,} images ({one.place.what})")
     threat = first[0].threat
-    typer.echo(
+    say(
         f"Accuracy of the {first[0].classifier} classifier under attack, {threat.kind}: eps is {threat.norm}, in "
         f"{threat.units}; {first[0].how}. A stronger attack can only find more."
     )
     grouped = any(one.place.domain.groups is not None for one in answers)
     kind = "intervals of a bootstrap over groups" if grouped else "Clopper-Pearson intervals over images"
-    typer.echo(f"Small figures are 95 % {kind}.")
+    say(f"Small figures are 95 % {kind}.")

@@ -23,6 +23,7 @@ from shiftproof.cli.options import (
     measures_json,
     options_of_set,
     repeat_command,
+    say,
     show_accuracy,
     show_findings,
     show_json,
@@ -243,15 +244,15 @@ def _show_plan(planned: Planned, workers: int, json: bool) -> None:
             }
         )
         return
-    typer.echo(f"samples  {_counts(counts)}")
+    say(f"samples  {_counts(counts)}")
     if few != counts:
-        typer.echo(f"         of these the first for all probes but clean: {_counts(few)}")
+        say(f"         of these the first for all probes but clean: {_counts(few)}")
     for choice in planned.study.probes:
-        typer.echo(f"measure  {described(choice)}")
+        say(f"measure  {described(choice)}")
     if plan is None:
-        typer.echo(f"continue {planned.folder}, {planned.done} of {planned.pieces} measurements are done")
+        say(f"continue {planned.folder}, {planned.done} of {planned.pieces} measurements are done")
     else:
-        typer.echo(f"time     about {duration(plan.seconds)} with --workers {workers}, by a trial of a moment")
+        say(f"time     about {duration(plan.seconds)} with --workers {workers}, by a trial of a moment")
     show_findings(planned.noticed)
 
 
@@ -305,16 +306,17 @@ def _show(run: Run, outcomes: list[Outcome], report: Path, took: _Took) -> None:
         show_accuracy(content.table())
     show_measures(content.measures)
     show_findings(content.findings(content.table()))
-    typer.echo("")
+    say("")
     for sentence in content.verdict:
-        typer.secho(sentence, bold=True)
-    typer.echo(f"\nreport  {report}\nrun     {run.folder}")
+        say(sentence, "bold")
+    say(f"\nreport  {report}\nrun     {run.folder}")
     if run.record["asked"]["seed"] is None:
+        # a command is copied as it is: nothing breaks its line
         typer.echo(f"repeat  {repeat_command(run.record['noise_seed'])}")
     if took.overrun:
-        typer.echo(f"time    {took.overrun}")
+        say(f"time    {took.overrun}")
     for one in outcomes:
-        typer.secho(f"{'met   ' if one.met else 'failed'}  {one}", fg="green" if one.met else "red")
+        say(f"{'met   ' if one.met else 'failed'}  {one}", "green" if one.met else "red")
 
 
 def _show_json(run: Run, outcomes: list[Outcome], report: Path, took: _Took) -> None:

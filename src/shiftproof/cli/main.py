@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -116,7 +118,12 @@ def _refuse_empty(given: list[str]) -> None:
 
 
 def _stop(message: str, code: int) -> NoReturn:
-    typer.echo(f"error: {message}", err=True)
+    line = f"error: {message}"
+    if sys.stderr.isatty():
+        # in a log it is one line
+        width = shutil.get_terminal_size().columns
+        line = textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+    typer.echo(line, err=True)
     sys.exit(code)
 
 

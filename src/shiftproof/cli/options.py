@@ -37,6 +37,7 @@ __all__ = [
     "measures_json",
     "options_of_set",
     "repeat_command",
+    "say",
     "show_accuracy",
     "show_findings",
     "show_json",
@@ -256,7 +257,17 @@ def show_findings(findings: Iterable[Finding]) -> None:
 
     console = _console()
     for finding in findings:
-        console.print(Text.assemble((f"{finding.level:5}", STYLES[finding.level]), finding.message), soft_wrap=True)
+        line = Text.assemble((f"{finding.level:5}", STYLES[finding.level]), finding.message)
+        # on a terminal lines break between words; in a log a finding is one line
+        console.print(line, soft_wrap=not console.is_terminal)
+
+
+def say(text: str, style: str = "") -> None:
+    """A sentence on stdout; on a terminal its lines break between words, in a log it is one line."""
+    from rich.text import Text
+
+    console = _console()
+    console.print(Text(text, style), soft_wrap=not console.is_terminal)
 
 
 def _console() -> Any:

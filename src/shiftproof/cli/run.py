@@ -15,6 +15,7 @@ from shiftproof.cli.options import (
     accuracy_json,
     measures_json,
     repeat_command,
+    say,
     show_accuracy,
     show_findings,
     show_json,
@@ -42,8 +43,8 @@ def command(
     overrides = [*(set_ or []), *([f"seed={seed}"] if seed is not None else [])]
     loaded = find_study(study, overrides)
     if not json and loaded.title:
-        typer.secho(f"\n{loaded.title}", bold=True)
-        typer.echo(loaded.about)
+        say(f"\n{loaded.title}", "bold")
+        say(loaded.about)
     run = run_study(loaded, out, workers=workers or os.cpu_count() or 1, device=device, progress="lines")
     written = run.export()
     content = run.content()
@@ -71,9 +72,10 @@ def command(
     else:
         show_accuracy(table)
     for one in content.stressed():
-        typer.echo(f"{one.title} ({one.classifier} classifier):")
+        say(f"{one.title} ({one.classifier} classifier):")
         show_accuracy(one.table)
     show_findings(findings)
-    typer.echo(f"\nreport  {written[0]}\nrun     {run.folder}")
+    say(f"\nreport  {written[0]}\nrun     {run.folder}")
     if any(not spec.train for spec in loaded.models.values()) and "seed" not in loaded.model_fields_set:
+        # a command is copied as it is: nothing breaks its line
         typer.echo(f"repeat  {repeat_command(run.record['noise_seed'])}")

@@ -17,6 +17,7 @@ from shiftproof.cli.options import (
     Set,
     Workers,
     accuracy_json,
+    say,
     show_accuracy,
     show_findings,
     show_json,
@@ -103,10 +104,10 @@ def command(
         return
     show_accuracy(table)
     show_findings(findings)
-    typer.echo(f"\nkept    step {kept['step']} of {card['recipe']['steps']} ({_why(kept)})")
-    typer.echo(f"model   {folder / 'model.safetensors'}{' (was there already)' if before else ''}")
+    say(f"\nkept    step {kept['step']} of {card['recipe']['steps']} ({_why(kept)})")
+    say(f"model   {folder / 'model.safetensors'}{' (was there already)' if before else ''}")
     if study.models["model"].pretrain is not None:
-        typer.echo(f"before  {Path(f'{folder}.pretrained', 'model.safetensors')}")
+        say(f"before  {Path(f'{folder}.pretrained', 'model.safetensors')}")
 
 
 def _why(kept: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shiftproof.cli.options import EXIT_FAILED, AsJson, show_findings, show_json
+from shiftproof.cli.options import EXIT_FAILED, AsJson, say, show_findings, show_json
 
 __all__ = ["command"]
 
@@ -55,10 +55,10 @@ def command(
     if json:
         show_json({"broken": len(failed), "seed": chosen, "findings": [asdict(finding) for finding in findings]})
     else:
-        typer.echo("")
+        say("")
         show_findings(failed)
         verdict = f"{len(failed)} of {len(findings)} checks failed" if failed else "nothing is broken"
         checks = "" if failed else f" by {len(findings)} checks"
-        typer.echo(f"{verdict}{checks}; seed {chosen} (give it as --seed to repeat them)")
+        say(f"{verdict}{checks}; seed {chosen} (give it as --seed to repeat them)")
     if failed:
         raise typer.Exit(EXIT_FAILED)

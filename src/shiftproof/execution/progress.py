@@ -67,6 +67,7 @@ class _Lines:
         self._done = self._first = done
         self._started = self._spoke = time.monotonic()
         self._note = ""
+        self._spoken: int | None = None
 
     def advance(self, amount: int = 1, note: str = "") -> None:
         self._done += amount
@@ -94,11 +95,12 @@ class _Lines:
             thread.join()
 
     def close(self) -> None:
-        if time.monotonic() - self._started >= self.MOMENT_SECONDS:
+        # a line that was just written is not written again
+        if time.monotonic() - self._started >= self.MOMENT_SECONDS and self._spoken != self._done:
             self._speak()
 
     def _speak(self) -> None:
-        self._spoke = time.monotonic()
+        self._spoke, self._spoken = time.monotonic(), self._done
         elapsed = self._spoke - self._started
         rate = (self._done - self._first) / elapsed if elapsed else 0.0
         left = (

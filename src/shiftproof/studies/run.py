@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,12 +96,16 @@ class Run:
             **record["environment"]
         )
         facts = {
+            # runs of before have no date
+            **({"date": str(record["started"]).replace("T", " ")} if "started" in record else {}),
             "study": f"{study.name}, seed {study.seed}{_noise(study, record)}, hash {record['hash']}",
             "data": f"{study.data.name}; trained on {', '.join(record['sources'])}; left out: {study.target or '-'}",
             **{
                 f"model {name}": _describe(config, record["selected"][name])
                 for name, config in record["config"]["models"].items()
             },
+            "weights": _hashes(record["fingerprints"]["weights"]),
+            "samples": _hashes(record["fingerprints"]["data"]),
             "measured by": "; ".join(described(choice) for choice in study.probes),
             "measured": _which(study, self.samples),
             "split": record["protocol"]["split"],
@@ -169,6 +173,10 @@ def _which(study: Study, samples: dict[str, dict[str, Any]]) -> str:
         f"{domain}: {one['n']:,} of {one['split']}{'' if one['sampled'] == 'all' else f', {chosen}'}"
         for domain, one in samples.items()
     )
+
+
+def _hashes(known: Mapping[str, str]) -> str:
+    return "; ".join(f"{name} {value}" for name, value in known.items()) or "-"
 
 
 def _short(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,7 @@ def new_record(study: Study, config: dict[str, Any], data: StudyData, seed: int 
         "parts": {domain.name: data.part(domain.name) for domain in data.domains},
         "noise_seed": fresh_seed() if seed is None else seed,
         "fingerprints": {"data": {domain.name: domain.fingerprint for domain in data.domains}, "weights": {}},
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "environment": environment(),
         "later_environments": [],
     }
