@@ -3,10 +3,14 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check bench clean
+.PHONY: demo shell test check bench clean
 
 demo: .venv/.user
 	$(BIN)/shiftproof run quickstart
+
+# a shell in which `shiftproof` is found; leave it with exit
+shell: .venv/.user
+	@PATH="$(CURDIR)/$(BIN):$$PATH" VIRTUAL_ENV="$(CURDIR)/.venv" $${SHELL:-sh}
 
 test: .venv/.dev
 	$(BIN)/python -m pytest -q -n 2

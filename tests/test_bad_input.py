@@ -1,5 +1,9 @@
 """Input that makes no sense: one sentence on stderr, exit 1, nothing left on disk."""
 
+import io
+import itertools
+import json
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +13,13 @@ import torch
 from torch import Tensor, nn
 
 import shiftproof as sp
+from shiftproof.cli.main import main
+from shiftproof.cli.options import say, show_findings
 from shiftproof.domains import load_domains
 from shiftproof.errors import DataError, ModelError, UsageError
+from shiftproof.execution import progress_bar
 from shiftproof.models import build_model, load_model
+from shiftproof.types import Finding
 
 # TorchScript is deprecated, and still there
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
@@ -289,3 +297,75 @@ def test_weights_of_an_architecture_of_ones_own(run: Call, nets: Path, tmp_path:
         "none",
     ]
     assert run(*audit)[0] == 0
+
+
+class Screen(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_errors_on_a_terminal_break_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("COLUMNS", "40")
+    with pytest.raises(SystemExit):
+        main(["ls", "zzz"])
+    lines = screen.getvalue().splitlines()
+    assert len(lines) > 2
+    assert all(len(line) <= 40 for line in lines)
+    assert " ".join(lines).startswith("error: unknown kind 'zzz'. Known: attacks, certifiers, corruptions,")
+
+
+def test_findings_on_a_terminal_break_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen()
+    monkeypatch.setattr("sys.stdout", screen)
+    for name, value in {"COLUMNS": "40", "NO_COLOR": "1", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
+    message = "a sentence of many different words that does not fit into a line of a narrow terminal"
+    show_findings([Finding("warn", "code", message)])
+    say(message)
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in screen.getvalue().splitlines()]
+    assert all(len(line) <= 40 for line in lines)
+    assert " ".join(lines) == f"warn {message} {message}"
+
+
+def test_ls_without_a_kind_is_one_screen(run: Call) -> None:
+    _, out, _ = run("ls")
+    assert len(out.splitlines()) <= 40
+    for name in ("colored-digits", "mlp-cayley", "trades", "training.steps", "pgd", "quickstart", "shiftproof ls KIND"):
+        assert name in out
+
+
+def test_a_log_line_is_written_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(0, 11.0)
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    with progress_bar("work", 2, "lines") as bar:
+        bar.advance()
+        bar.advance()
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(",")[0] for line in lines] == ["work: 1/2", "work: 2/2"]
+
+
+STUDY = """
+data: colored-digits
+target: e=0.9
+models: {plain: {model: {name: mlp, width: 8}, objective: erm, training: {steps: 2}}}
+limit: 4
+"""
+
+
+def test_the_report_says_when_and_of_what_and_prints_whole(run: Call, tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(STUDY)
+    assert run("run", tmp_path / "small.yaml", "--out", tmp_path / "r")[0] == 0
+    page, record = (tmp_path / "r" / "report.html").read_text(), json.loads((tmp_path / "r" / "run.json").read_text())
+    made = page[page.index("How it was made") :]
+    assert record["started"][:10] in made
+    assert record["fingerprints"]["weights"]["plain"] in made
+    for value in record["fingerprints"]["data"].values():
+        assert value in made
+    # on paper nothing scrolls
+    paper = page[page.index("@media print") :]
+    assert ".card { overflow: visible;" in paper
+    assert "white-space: normal" in paper

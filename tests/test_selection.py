@@ -14,6 +14,8 @@ import shiftproof as sp
 from shiftproof.domains import as_domains, validation_part
 from shiftproof.errors import StorageError, UsageError
 from shiftproof.objectives import OBJECTIVES, Recipe
+from shiftproof.studies.jobs import training_findings
+from shiftproof.studies.schema import ModelSpec
 from shiftproof.training.selection import Validation
 
 SOURCES, _ = sp.load_domains("colored-digits").leave_out("e=0.9")
@@ -109,3 +111,20 @@ def test_saving_where_nothing_can_be_written_is_a_sentence_for_python(tmp_path: 
     with pytest.raises(StorageError, match="can't write .*: Not a directory. Choose another folder") as caught:
         sp.save_model(Counting(), tmp_path / "file" / "model.safetensors")
     assert "--out" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "by_chance"),
+    [
+        ("efficientnet-lite0", {}, False),
+        ("efficientnet-lite0", {"weights": "none"}, True),
+        ("cnn", {}, True),
+        ("file:x", {}, False),
+        ("python:a:b", {}, False),
+    ],
+)
+def test_whether_a_head_stands_on_random_weights(name: str, options: dict[str, str], by_chance: bool) -> None:
+    training = {"part": "head", "steps": 1}
+    spec = ModelSpec.model_validate({"model": {"name": name, **options}, "objective": "erm", "training": training})
+    codes = [one.code for one in training_findings(name, spec, Counting(), SOURCES)]
+    assert ("untrained-encoder" in codes) == by_chance
