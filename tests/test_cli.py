@@ -230,7 +230,7 @@ def sentence(result: tuple[int, str, str]) -> str:
         (["validate", "folder:x", "--set", "data.sise=8"], "Did you mean 'size'?"),
         (["train", "--data", "digits", "--model", "python:x:y", "--set", "model.gray=true"], "takes no options"),
         (["train", "--data", "digits", "--model", "file:x", "--set", "model.width=3"], "needs architecture=NAME"),
-        (["train", "--data", "colored-digits", "--source", ""], "unknown domain of 'colored-digits': ''"),
+        (["train", "--data", "colored-digits", "--source", ""], "the value of --source is empty"),
         (["train", "--data", "digits", "--set", "steps=3"], "Did you mean 'training.steps'?"),
         (["train", "--data", "digits", "--set", "gray=true"], "Did you mean 'model.gray'?"),
         (["train", "--data", "."], "did you mean 'folder:.'?"),

@@ -29,7 +29,7 @@ class Recipe:
     """
 
     optimiser: str = "adam"
-    lr: Annotated[float, Interval(gt=0, le=1e6)] = 1e-3
+    lr: Annotated[float, Interval(gt=0, le=1e30)] = 1e-3
     batch: Annotated[int, Interval(ge=1, le=1_000_000)] = 128
     steps: Positive = 1_000
     schedule: str = "constant"
