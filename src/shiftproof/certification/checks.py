@@ -14,9 +14,9 @@ from shiftproof.models.reference import Reference, random_inputs
 from shiftproof.models.state import first_change, snapshot
 from shiftproof.rng import torch_generator
 
-__all__ = ["check_classifier", "examples", "reference_inputs"]
+__all__ = ["check_classifier", "reference_inputs"]
 
-EXAMPLES, COMPARED = 4, 8
+COMPARED = 8
 
 
 def check_classifier(model: nn.Module, domain: Domain) -> int:
@@ -80,20 +80,11 @@ def _check_batches(model: nn.Module, reference: Reference) -> None:
         )
 
 
-def examples(domain: Domain) -> Tensor:
-    """A few samples of the domain and as many noisy ones: noise is what the model will see."""
-    return _with_noise(domain, EXAMPLES)
-
-
 def reference_inputs(domain: Domain) -> Tensor:
     """Samples of the domain, noisy ones and gray noise: where a model and its copies are compared."""
-    return torch.cat([_with_noise(domain, COMPARED), random_inputs(domain.shape)])
-
-
-def _with_noise(domain: Domain, count: int) -> Tensor:
-    inputs = domain.take(np.linspace(0, len(domain) - 1, min(count, len(domain)), dtype=np.int64))[0]
+    inputs = domain.take(np.linspace(0, len(domain) - 1, min(COMPARED, len(domain)), dtype=np.int64))[0]
     noise = torch.randn(inputs.shape, generator=torch_generator(0, "classifier check"))
-    return torch.cat([inputs, inputs + 0.5 * noise])
+    return torch.cat([inputs, inputs + 0.5 * noise, random_inputs(domain.shape)])
 
 
 def _logits(model: nn.Module, inputs: Tensor) -> Tensor:
