@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, get_args
+from dataclasses import dataclass, replace
+from typing import get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from shiftproof.attacks.ascent import direction, swift
+from shiftproof.attacks.ascent import direction, project_inside, swift
 from shiftproof.attacks.attack import ATTACKS
 from shiftproof.attacks.losses import LOSSES, LossName, Seen, look, margin, towards
-from shiftproof.attacks.pgd import Best, drawn, in_range
+from shiftproof.attacks.pgd import Best, drawn
+from shiftproof.attacks.rows import take_rows, where_rows
+from shiftproof.attacks.sparse_apgd import Sparse, sparse_climb
 from shiftproof.attacks.victim import Victim
 from shiftproof.errors import UnknownName, UsageError
-from shiftproof.perturbations.threat import Norm, ThreatOption, as_threat, project, random_start
+from shiftproof.perturbations.threat import Norm, ThreatOption, as_threat, random_start
 from shiftproof.types import Natural, Positive
 
 __all__ = ["APGD", "checkpoints"]
@@ -40,8 +42,9 @@ class APGD:
     """Gradient ascent with momentum; a step is halved, and the best point taken up again, where the loss stops rising.
 
     With `targets` = k, it goes towards each of the k most likely other classes in turn, instead of away from the label.
-    `loss` is "ce", "margin" or "dlr". For l2 and linf. A misclassified sample is left alone, unless `early_exit` is
-    off or the victim is judged by other scores.
+    `loss` is "ce", "margin" or "dlr". In l1 it adapts how many numbers a step changes, and comes from larger balls
+    (`sparse_climb`). A misclassified sample is left alone, unless `early_exit` is off or the victim is judged by other
+    scores.
     """
 
     threat: ThreatOption
@@ -54,8 +57,6 @@ class APGD:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "threat", as_threat(self.threat))
-        if self.threat.norm == "l1":
-            raise UsageError("this attack takes l2 and linf; for l1 use PGD, whose steps change one number at a time")
         if self.loss not in get_args(LossName):
             raise UnknownName("loss", str(self.loss), get_args(LossName))
         for name, least in {"steps": 1, "restarts": 1, "targets": 0}.items():
@@ -79,6 +80,10 @@ class APGD:
                 break
             start = drawn(random_start, self.threat.norm, inputs, eps, generators, rows, self.clip)
             goals = None if others is None else others[rows, turn % others.shape[1]]
+            if self.threat.norm == "l1":
+                climb = Sparse.begin(rows, inputs[rows], labels[rows], eps[rows], start, goals)
+                sparse_climb(victim, climb, self.loss, self.steps, best, self.clip, self.early_exit and victim.exact)
+                continue
             self._climb(victim, _Climb.begun(rows, inputs[rows], labels[rows], eps[rows], start, goals), best)
         return best.points
 
@@ -160,9 +165,7 @@ class _Climb:
 
     def part(self, chosen: Tensor) -> _Climb:
         """The samples where `chosen` (N) is true."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        kept: dict[str, Any] = {name: None if value is None else value[chosen] for name, value in values.items()}
-        return _Climb(**kept)
+        return take_rows(self, chosen)
 
     def noted(self, seen: Seen) -> _Climb:
         """With what was seen at the points."""
@@ -172,8 +175,8 @@ class _Climb:
             gradient=seen.gradient,
             loss=seen.losses,
             rises=self.rises + (seen.losses > self.loss),
-            best=_chosen(higher, self.points, self.best),
-            best_gradient=_chosen(higher, seen.gradient, self.best_gradient),
+            best=where_rows(higher, self.points, self.best),
+            best_gradient=where_rows(higher, seen.gradient, self.best_gradient),
             best_loss=torch.maximum(seen.losses, self.best_loss),
         )
 
@@ -183,9 +186,9 @@ class _Climb:
         halved = (self.rises < _RISING * steps) | stuck
         return replace(
             self,
-            points=_chosen(halved, self.best, self.points),
-            before=_chosen(halved, self.best, self.before),
-            gradient=_chosen(halved, self.best_gradient, self.gradient),
+            points=where_rows(halved, self.best, self.points),
+            before=where_rows(halved, self.best, self.before),
+            gradient=where_rows(halved, self.best_gradient, self.gradient),
             step=torch.where(halved, self.step / 2, self.step),
             loss=torch.where(halved, self.best_loss, self.loss),
             rises=torch.zeros_like(self.rises),
@@ -197,14 +200,10 @@ class _Climb:
         """One step on."""
 
         def back(points: Tensor) -> Tensor:
-            return in_range(self.inputs + project(points - self.inputs, norm, self.eps), clip)
+            return project_inside(points - self.inputs, self.inputs, norm, self.eps, clip)
 
         length = self.step.reshape(-1, *[1] * (self.points.ndim - 1))
         ahead = back(self.points + length * direction(self.gradient, norm, "steepest"))
         if momentum < 1:
             ahead = back(self.points + momentum * (ahead - self.points) + (1 - momentum) * (self.points - self.before))
         return replace(self, points=ahead, before=self.points)
-
-
-def _chosen(which: Tensor, one: Tensor, other: Tensor) -> Tensor:
-    return torch.where(which.reshape(-1, *[1] * (one.ndim - 1)), one, other)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,15 +13,35 @@ from shiftproof.attacks.victim import Base, Victim, frozen
 from shiftproof.execution import require_bf16
 from shiftproof.models.gradients import gradient_copy
 from shiftproof.models.prepare import Precision
-from shiftproof.perturbations.threat import Norm, Threat, steepest
+from shiftproof.perturbations.l1 import project_in_box, sparse_direction
+from shiftproof.perturbations.threat import Norm, Threat, project, steepest
 from shiftproof.types import Finding
 
-__all__ = ["OVERSHOOT", "Rule", "ascend", "attackable", "direction", "input_gradient", "swift", "weaknesses"]
+__all__ = [
+    "OVERSHOOT",
+    "Rule",
+    "ascend",
+    "attackable",
+    "direction",
+    "in_range",
+    "input_gradient",
+    "project_inside",
+    "step_inside",
+    "swift",
+    "usual_step",
+    "weaknesses",
+]
 
 Rule = Literal["steepest", "sign", "normalised", "raw"]
+T = TypeVar("T", float, Tensor)
 
 OVERSHOOT = 2.5
-"""All steps together are so many times as long as the radius, unless told otherwise."""
+"""All steps together are so many times as long as the radius, unless told otherwise; in l1 twice that, because what
+goes beyond the end of a pixel's range is lost."""
+_MOVED_AT_FIRST = 0.05
+"""The part of an input's numbers that a first step in l1 changes."""
+_CROSSING = 2.0
+"""A last step in l1 changes so many times fewer numbers than it takes to use up the radius from 0 to 1 each."""
 
 
 def direction(gradient: Tensor, norm: Norm, rule: Rule) -> Tensor:
@@ -30,6 +50,59 @@ def direction(gradient: Tensor, norm: Norm, rule: Rule) -> Tensor:
         return gradient
     norms: dict[Rule, Norm] = {"steepest": norm, "sign": "linf", "normalised": "l2"}
     return steepest(gradient, norms[rule])
+
+
+def usual_step(norm: Norm, eps: T, steps: int) -> T:
+    """How long one of so many steps is, unless told otherwise: for one radius or many."""
+    return (2 if norm == "l1" else 1) * OVERSHOOT * eps / steps
+
+
+def in_range(points: Tensor, clip: bool) -> Tensor:
+    """Points in [0, 1], if they should be: from an input in there, clipping only ever shortens a change."""
+    return points.clamp(0, 1) if clip else points
+
+
+def project_inside(change: Tensor, inputs: Tensor, norm: Norm, eps: float | Tensor, clip: bool) -> Tensor:
+    """Inputs plus changes (N x ...) that are cut to balls and, if they are clipped, to [0, 1].
+
+    In l1 these are the nearest ones in both: a ball that is cut by the range has room elsewhere.
+    """
+    if norm == "l1" and clip:
+        return in_range(inputs + project_in_box(change, inputs, eps), clip)
+    return in_range(inputs + project(change, norm, eps), clip)
+
+
+def step_inside(
+    points: Tensor,
+    inputs: Tensor,
+    gradient: Tensor,
+    length: float | Tensor,
+    norm: Norm,
+    eps: float | Tensor,
+    *,
+    rule: Rule = "steepest",
+    clip: bool = True,
+    done: float = 0.0,
+) -> Tensor:
+    """Points (N x ...) one step up their gradients, inside balls around the inputs and, if clipped, in [0, 1].
+
+    `length` and `eps` are one for all, or a row each that goes with the points and N of them. A steepest step in l1
+    would change one number, which soon is at the end of its range: many that can still move are changed at first, and
+    fewer as the part `done` of all steps grows.
+    """
+    if norm == "l1" and rule == "steepest":
+        heading = sparse_direction(gradient, _moved_in_l1(points, eps, clip, done), points if clip else None)
+    else:
+        heading = direction(gradient, norm, rule)
+    return project_inside(points - inputs + length * heading, inputs, norm, eps, clip)
+
+
+def _moved_in_l1(points: Tensor, eps: float | Tensor, clip: bool, done: float) -> Tensor:
+    """How many numbers of each point change (N): from a part of them all to about as many as a worst change has."""
+    first = max(1.0, _MOVED_AT_FIRST * points[0].numel())
+    radii = torch.as_tensor(eps, dtype=torch.float64, device=points.device).flatten().expand(len(points))
+    last = (radii / _CROSSING).clamp(1, first) if clip else torch.ones_like(radii)
+    return (first * (last / first) ** done).round().long()
 
 
 def input_gradient(points: Tensor, scores: Tensor, losses: Tensor, rule: Rule) -> Tensor:
@@ -67,17 +140,17 @@ def ascend(
     """
     if threat.eps == 0:
         return inputs
-    length = OVERSHOOT * threat.eps / steps if step is None else step
+    length = usual_step(threat.norm, threat.eps, steps) if step is None else step
     points = inputs
     if random_start:
         points = inputs + threat.random_start(tuple(inputs.shape), generator).to(inputs)
     with torch.enable_grad():
-        for _ in range(steps):
+        for number in range(steps):
             points = points.clamp(0, 1).detach().requires_grad_()
             said = scores(points)
             gradient = input_gradient(points, said, losses(said), rule)
-            change = points.detach() - inputs + length * direction(gradient, threat.norm, rule)
-            points = inputs + threat.project(change)
+            here, done = points.detach(), number / steps
+            points = step_inside(here, inputs, gradient, length, threat.norm, threat.eps, rule=rule, done=done)
     return points.clamp(0, 1).detach()
 
 

@@ -60,8 +60,6 @@ class Ensemble:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "threat", as_threat(self.threat))
-        if self.threat.norm == "l1":
-            raise UsageError("this attack takes l2 and linf; for l1 use PGD")
         if self.version not in get_args(Version):
             raise UnknownName("version", str(self.version), get_args(Version))
         for name in ("steps", "targets", "queries"):

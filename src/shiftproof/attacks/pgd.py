@@ -11,12 +11,12 @@ import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
-from shiftproof.attacks.ascent import OVERSHOOT, Rule, direction, swift, weaknesses
+from shiftproof.attacks.ascent import Rule, in_range, step_inside, swift, usual_step, weaknesses
 from shiftproof.attacks.attack import ATTACKS
 from shiftproof.attacks.losses import LOSSES, Losses, LossName, look
 from shiftproof.attacks.victim import Victim
 from shiftproof.errors import UnknownName, UsageError
-from shiftproof.perturbations.threat import Norm, ThreatOption, as_threat, project, random_start, random_surface
+from shiftproof.perturbations.threat import Norm, ThreatOption, as_threat, random_start, random_surface
 from shiftproof.types import Finding, Positive
 
 __all__ = ["PGD", "Best", "drawn", "in_range"]
@@ -33,10 +33,11 @@ Objective = LossName | Losses
 class PGD:
     """Projected gradient ascent on a loss; the best point on the way is kept: misclassified, then of highest loss.
 
-    A step is 2.5 eps / `steps` long unless `step` says otherwise. `rule`: "steepest" for the threat's norm, "sign",
-    "normalised" (l2), or "raw", the gradient as it is. `loss`: "ce", "margin", "dlr" (the margin over the
-    spread of the logits), or a function of scores (N x classes) and labels (N) that gives N numbers. It is done
-    `restarts` times from other random starts; `directions` random points on the surface of the ball are tried as well.
+    A step is 2.5 eps / `steps` long, in l1 twice that, unless `step` says otherwise. `rule`: "steepest" for the
+    threat's norm (in l1 several pixels that can still move), "sign", "normalised" (l2), or "raw", the gradient as it
+    is. `loss`: "ce", "margin", "dlr" (the margin over the spread of the logits), or a function of scores (N x classes)
+    and labels (N) that gives N numbers. It is done `restarts` times from other random starts; `directions` random
+    points on the surface of the ball are tried as well.
 
     `steps` times `step` below eps never gets to the surface from where it starts (see `reach`), and raw steps are as
     short as the gradient: where a classifier is sure, that is next to nothing.
@@ -116,7 +117,7 @@ class PGD:
         best: Best,
     ) -> None:
         norm = self.threat.norm
-        length = OVERSHOOT * eps / self.steps if self.step is None else torch.full_like(eps, self.step)
+        length = usual_step(norm, eps, self.steps) if self.step is None else torch.full_like(eps, self.step)
         length = length.reshape(-1, *[1] * (inputs.ndim - 1))
         points = inputs[rows]
         if self.random_start:
@@ -134,8 +135,10 @@ class PGD:
                 rows, points, gradient = rows[left], points[left], gradient[left]
                 if not len(rows):
                     break
-            change = points - inputs[rows] + length[rows] * direction(gradient, norm, self.rule)
-            points = in_range(inputs[rows] + project(change, norm, eps[rows]), self.clip)
+            here, done = inputs[rows], number / self.steps
+            points = step_inside(
+                points, here, gradient, length[rows], norm, eps[rows], rule=self.rule, clip=self.clip, done=done
+            )
 
     @property
     def _losses(self) -> Losses:
@@ -174,8 +177,3 @@ def drawn(
     shape = (1, *inputs.shape[1:])
     unit = torch.cat([draw(shape, norm, 1.0, generators[row]) for row in rows.tolist()])
     return in_range(inputs[rows] + unit.to(inputs) * eps[rows].reshape(-1, *[1] * (inputs.ndim - 1)), clip)
-
-
-def in_range(points: Tensor, clip: bool) -> Tensor:
-    """Points in [0, 1], if they should be: from an input in there, clipping only ever shortens a change."""
-    return points.clamp(0, 1) if clip else points

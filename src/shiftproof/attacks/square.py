@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Annotated
+from functools import lru_cache, partial
+from typing import Annotated, Literal
 
 import torch
 from annotated_types import Interval
 from torch import Tensor
 
-from shiftproof.attacks.ascent import swift
+from shiftproof.attacks.ascent import in_range, project_inside, swift
 from shiftproof.attacks.attack import ATTACKS
 from shiftproof.attacks.losses import look, margin
-from shiftproof.attacks.pgd import in_range
 from shiftproof.attacks.victim import Victim
 from shiftproof.errors import UsageError
-from shiftproof.perturbations.threat import ThreatOption, as_threat, project
+from shiftproof.perturbations.threat import Norm, ThreatOption, as_threat, project
 from shiftproof.types import Positive
 
 __all__ = ["Square", "window_size"]
@@ -40,8 +39,8 @@ class Square:
     """Random windows of an image are changed to the edge of the ball, and kept if the margin shrinks; no gradients.
 
     Windows cover a part `p` of the image at first, and less and less. In linf all pixels of a window move by eps, up or
-    down in each channel; in l2 a window gets some of the change of another one. Flat inputs are one row of pixels. A
-    misclassified sample is left alone, unless `early_exit` is off or the victim is judged by other scores.
+    down in each channel; in l2 and l1 a window gets some of the change of another one. Flat inputs are one row of
+    pixels. A misclassified sample is left alone, unless `early_exit` is off or the victim is judged by other scores.
     """
 
     threat: ThreatOption
@@ -52,8 +51,6 @@ class Square:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "threat", as_threat(self.threat))
-        if self.threat.norm == "l1":
-            raise UsageError("this attack takes l2 and linf; for l1 use PGD")
         if self.queries < 1:
             raise UsageError(f"queries is {self.queries!r}; it should be at least 1")
         if not 0 < self.p <= 1:
@@ -70,7 +67,7 @@ class Square:
         """The point of the largest margin that was found, for every sample."""
         images = inputs.reshape(len(inputs), *_image_shape(tuple(inputs.shape[1:])))
         victim, found, rows = swift(victim, inputs), images.clone(), torch.arange(len(inputs), device=inputs.device)
-        start, move = (_stripes, _flipped) if self.threat.norm == "linf" else (_tiles, _carried)
+        start, move = _MOVES[self.threat.norm]
         radii, leaves, draws = eps.reshape(-1, 1, 1, 1), self.early_exit and victim.exact, torch.empty(0)
         kept = torch.full((len(inputs),), -math.inf, dtype=torch.float64, device=inputs.device)
         for query in range(self.queries):
@@ -83,6 +80,8 @@ class Square:
                     draws = draws.to(images)
                 size = window_size((images.shape[2], images.shape[3]), self.p, query / self.queries)
                 tried = move(found[rows], images[rows], radii[rows], draws[:, place], size)
+            if self.threat.norm == "l1":
+                tried = project_inside(tried - images[rows], images[rows], "l1", eps[rows], self.clip)
             tried = in_range(tried, self.clip)
             seen = look(victim, tried.reshape(-1, *inputs.shape[1:]), labels[rows], margin, None)
             taken = (seen.losses > kept[rows]) | (seen.wrong & leaves)
@@ -136,7 +135,7 @@ def _flipped(now: Tensor, images: Tensor, radii: Tensor, draws: Tensor, size: tu
     return torch.where(window, images + radii * _signs(draws[:, _PLACES:])[:, :, None, None], now)
 
 
-def _tiles(images: Tensor, radii: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
+def _tiles(images: Tensor, radii: Tensor, generators: Sequence[torch.Generator], order: int = 2) -> Tensor:
     """Tiles with more change in their middle, up or down by chance, on the surface of the ball."""
     channels, height, width = images.shape[1:]
     tall, wide = max(1, height // _TILES), max(1, width // _TILES)
@@ -144,32 +143,43 @@ def _tiles(images: Tensor, radii: Tensor, generators: Sequence[torch.Generator])
     signs = _signs(_uniform(generators, (channels, *grid)).to(images))
     signs = signs.repeat_interleave(tall, 2).repeat_interleave(wide, 3)[:, :, :height, :width]
     change = signs * _bump(tall, wide).to(images).repeat(grid)[:height, :width]
-    length: Tensor = torch.linalg.vector_norm(change.flatten(1), dim=1).reshape(-1, 1, 1, 1)
+    length: Tensor = torch.linalg.vector_norm(change.flatten(1), order, dim=1).reshape(-1, 1, 1, 1)
     return images + change * (radii / length)
 
 
-def _carried(now: Tensor, images: Tensor, radii: Tensor, draws: Tensor, size: tuple[int, int]) -> Tensor:
-    """A window's change grows by a pattern, at the cost of another window and of what the ball has left."""
+def _carried(
+    now: Tensor, images: Tensor, radii: Tensor, draws: Tensor, size: tuple[int, int], order: Literal[1, 2] = 2
+) -> Tensor:
+    """A window's change grows by a pattern, at the cost of another window and of what the ball has left.
+
+    What is carried are squares in l2 (order 2), sizes in l1 (order 1).
+    """
     change = now - images
     to, of = _Window(draws[:, :2], size, images), _Window(draws[:, 2:4], size, images)
     other = of.mask & ~to.mask
-    squares = change.square()
-    left = (radii.square() - squares.sum((1, 2, 3), keepdim=True)).clamp(min=0)
+    masses = change.abs().pow(order)
+    left = (radii.pow(order) - masses.sum((1, 2, 3), keepdim=True)).clamp(min=0)
     # half of the time everything, else a part: all of a window alone is too coarse near the end
     share = (2 * draws[:, 5]).clamp(max=1).reshape(-1, 1, 1, 1)
-    gained = share * (squares * other).sum((2, 3), keepdim=True) + left / images.shape[1]
+    gained = share * (masses * other).sum((2, 3), keepdim=True) + left / images.shape[1]
+    if order == 1:
+        # half of the time more than there is: the projection takes it off all other numbers, and what is small vanishes
+        gained = gained + radii * ((4 * draws[:, 4]) % 2 - 1).clamp(min=0).reshape(-1, 1, 1, 1) / images.shape[1]
     own = change * to.mask
-    length = torch.linalg.vector_norm(own, dim=(2, 3), keepdim=True)
-    size_now = (length.square() + gained).sqrt()
+    length = torch.linalg.vector_norm(own, order, dim=(2, 3), keepdim=True)
+    size_now = (length.pow(order) + gained).pow(1 / order)
     pattern = (
-        to.placed(_halves(*size).to(images)[(draws[:, 4] < 0.5).long()]) * _signs(draws[:, _PLACES:])[:, :, None, None]
+        to.placed(_halves(*size, order).to(images)[(draws[:, 4] < 0.5).long()])
+        * _signs(draws[:, _PLACES:])[:, :, None, None]
     )
     mixed = pattern + own / length.clamp(min=_SMALLEST)
-    mixed_length = torch.linalg.vector_norm(mixed, dim=(2, 3), keepdim=True)
+    mixed_length = torch.linalg.vector_norm(mixed, order, dim=(2, 3), keepdim=True)
     # a pattern that takes away all there is takes its place
     mixed = torch.where(mixed_length > _NOTHING, mixed / mixed_length.clamp(min=_SMALLEST), pattern)
-    rest = torch.where(to.mask, 0, torch.where(other, change * (1 - share).sqrt(), change))
-    return images + project(rest + mixed * size_now, "l2", radii.flatten())
+    rest = torch.where(to.mask, 0, torch.where(other, change * (1 - share).pow(1 / order), change))
+    moved = rest + mixed * size_now
+    # in l1 the range decides as well where the ball ends
+    return images + (project(moved, "l2", radii.flatten()) if order == 2 else moved)
 
 
 class _Window:
@@ -202,11 +212,19 @@ def _bump(height: int, width: int) -> Tensor:
 
 
 @lru_cache(maxsize=64)
-def _halves(height: int, width: int) -> Tensor:
-    """Patterns of length 1, up in one half and down in the other: 2 x height x width, by rows and by columns."""
+def _halves(height: int, width: int, order: int) -> Tensor:
+    """Patterns of l1 or l2 norm 1, up in one half, down in the other: 2 x height x width, by rows and by columns."""
     bump = _bump(height, width)
     below, right = torch.arange(height) >= (height + 1) // 2, torch.arange(width) >= (width + 1) // 2
     by_rows, by_columns = torch.where(below[:, None], -bump, bump), torch.where(right[None, :], -bump, bump)
     both = torch.stack([by_rows if height > 1 else by_columns, by_columns if width > 1 else by_rows])
-    length: Tensor = torch.linalg.vector_norm(both, dim=(1, 2), keepdim=True)
+    length: Tensor = torch.linalg.vector_norm(both, order, dim=(1, 2), keepdim=True)
     return both / length
+
+
+_MOVES: dict[Norm, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
+    "linf": (_stripes, _flipped),
+    "l2": (_tiles, _carried),
+    "l1": (partial(_tiles, order=1), partial(_carried, order=1)),
+}
+"""How a search starts, and how it goes on."""

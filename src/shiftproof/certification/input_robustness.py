@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from torch import Tensor, nn
 
-from shiftproof.attacks.ascent import OVERSHOOT, attackable, direction, input_gradient
+from shiftproof.attacks.ascent import OVERSHOOT, attackable, input_gradient, step_inside
 from shiftproof.attacks.attack import Data, check_eps, check_victim, one_domain
 from shiftproof.attacks.victim import Base, room
 from shiftproof.certification.interval import InputBall, layers_of, leads
@@ -189,8 +189,8 @@ class Measured:
             if number == self.steps:
                 break
             gradient = input_gradient(points, said, losses, "steepest")
-            change = points.detach() - inputs + length * direction(gradient, norm, "steepest")
-            points = inputs + project(change, norm, eps)
+            here, done = points.detach(), number / self.steps
+            points = step_inside(here, inputs, gradient, length, norm, eps, clip=False, done=done)
         return best
 
     def _upper(self, inputs: Tensor, labels: Tensor, loss: Tensor) -> Tensor:

@@ -258,8 +258,6 @@ def parse_budget(text: str) -> float:
 def _attack(threat: Ball, effort: Effort) -> dict[str, Any]:
     if isinstance(threat, Deformation):
         return {"name": "spatial", "threat": threat.spec}
-    if threat.norm == "l1":
-        return {"name": "pgd", "threat": threat.spec, "steps": effort.steps, "restarts": 3}
     counts = {"steps": effort.steps, "targets": effort.targets, "queries": effort.queries}
     return {"name": "ensemble", "threat": threat.spec, **counts}
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from shiftproof.attacks import Attack, AttackResult, Base, attack, craft
 from shiftproof.domains import Domain
 from shiftproof.errors import ShiftproofError
+from shiftproof.perturbations.l1 import worst_linear_change
 from shiftproof.perturbations.threat import Norm, Threat, as_threat, inside
 from shiftproof.rng import seeded_globals, torch_generator
 from shiftproof.testing.require import require
@@ -29,8 +30,9 @@ _MISSED = 0.05
 def check_attack(one: Attack) -> None:
     """Whether an attack keeps its promises, in every norm that it takes.
 
-    Finds the worst input of a linear classifier; stays in the ball and in range; the same for any order, any part of
-    the samples, any second time; leaves the model and the global random state alone; takes gradients of 0.
+    Finds the worst input of a linear classifier, in linf and l1 also where pixels are at the ends of [0, 1]; stays in
+    the ball and in range; the same for any order, any part of the samples, any second time; leaves the model and the
+    global random state alone; takes gradients of 0.
     """
     name = type(one).__name__
     fields: Any = one
@@ -45,7 +47,9 @@ def check_attack(one: Attack) -> None:
         except ShiftproofError:
             require(norm != one.threat.norm, f"{name} does not take its own norm, {norm}")
             continue
-        _check_worst(name, within)
+        _check_worst(name, within, *_points())
+        if one.clip and norm != "l2":
+            _check_worst(name, within, *_saturated_points(threat.eps))
         _check_invariance(name, within)
         _check_model_untouched(name, within)
         _check_zero_gradient(name, within)
@@ -55,6 +59,30 @@ def _points() -> tuple[Tensor, Tensor]:
     generator = torch_generator(0, "testing", "attack")
     inputs = _LARGEST + (1 - 2 * _LARGEST) * torch.rand(_POINTS, *_SHAPE, generator=generator)
     return inputs, torch.randint(0, 2, (_POINTS,), generator=generator)
+
+
+def _saturated_points(eps: float) -> tuple[Tensor, Tensor]:
+    """Samples of which most numbers are at an end of [0, 1], or nearer to it than a change would go."""
+    inputs, labels = _points()
+    draws = torch.rand(inputs.shape, generator=torch_generator(0, "testing", "attack", "saturated"))
+    end = inputs.round()
+    near = end + (0.5 - end).sign() * 0.3 * eps
+    return torch.where(draws < 0.4, end, torch.where(draws < 0.8, near, inputs)), labels
+
+
+def _worst_loss(weights: Tensor, inputs: Tensor, labels: Tensor, norm: Norm, radii: Tensor, clip: bool) -> Tensor:
+    """What the worst change takes off the margin of a linear classifier (N); in closed form."""
+    against = (1 - 2 * labels)[:, None] * weights
+    flat = inputs.flatten(1)
+    if not clip or norm == "l2":
+        dual = {"l2": 2.0, "linf": 1.0, "l1": float("inf")}[norm]
+        length: Tensor = torch.linalg.vector_norm(weights, dual)
+        return radii * length
+    if norm == "linf":
+        change = torch.where(against > 0, torch.minimum(1 - flat, radii[:, None]), -torch.minimum(flat, radii[:, None]))
+    else:
+        change = worst_linear_change(against, flat, radii)
+    return (against * change).sum(1)
 
 
 def _linear(weights: Tensor, inputs: Tensor) -> nn.Module:
@@ -68,8 +96,7 @@ def _linear(weights: Tensor, inputs: Tensor) -> nn.Module:
     return model
 
 
-def _check_worst(name: str, one: Attack) -> None:
-    inputs, labels = _points()
+def _check_worst(name: str, one: Attack, inputs: Tensor, labels: Tensor) -> None:
     weights = torch.randn(_SIZE, generator=torch_generator(0, "testing", "attack", "weights"))
     threat = as_threat(one.threat)
     ids, norm, eps = [str(i) for i in range(_POINTS)], threat.norm, threat.eps
@@ -81,8 +108,7 @@ def _check_worst(name: str, one: Attack) -> None:
     if one.clip:
         require(bool(((attacked >= 0) & (attacked <= 1)).all()), f"{name} leaves [0, 1]")
     lost = ((inputs - attacked).flatten(1) @ weights) * (2 * labels - 1)
-    dual = {"l2": 2.0, "linf": 1.0, "l1": float("inf")}[norm]
-    worst = radii * torch.linalg.vector_norm(weights, dual)
+    worst = _worst_loss(weights, inputs, labels, norm, radii, one.clip)
     missed_each = (worst - lost) / worst.clamp(min=1e-12)
     if one.early_exit:
         missed_each = missed_each.masked_fill(victim.answers(attacked) != labels, 0)
