@@ -66,7 +66,7 @@ def test_honest_models_raise_no_alarm(name: str, objective: object, classes: int
 def test_every_norm_is_checked(honest: nn.Module, norm: str) -> None:
     found = findings(honest, Threat(norm, {"linf": 0.1, "l2": 0.5, "l1": 1.0}[norm]))
     assert {one.level for one in found.values()} == {"pass"}, found
-    assert ("black box" in found["gradient-masking"].evidence) == (norm != "l1")
+    assert "black box" in found["gradient-masking"].evidence
 
 
 class Before(nn.Module):

@@ -12,6 +12,7 @@ from torch import Tensor
 from shiftproof.attacks.apgd import APGD
 from shiftproof.attacks.ascent import swift
 from shiftproof.attacks.attack import ATTACKS, Attack
+from shiftproof.attacks.inner_logits import inner_logits
 from shiftproof.attacks.losses import look, margin
 from shiftproof.attacks.pgd import Best
 from shiftproof.attacks.square import Square
@@ -46,7 +47,8 @@ class Ensemble:
 
     `targets` other classes are tried, or all if there are fewer; with two classes APGD on the margin takes that turn.
     `version` "white-box" leaves out Square, which is there for models whose gradients mislead. A vote is judged by
-    noise that no attack has seen, so that there all members attack all samples.
+    noise that no attack has seen, so that there all members attack all samples. Where outputs are made of other
+    logits inside the model (clipped, rounded, squashed), those are attacked as well before Square has its turn.
     """
 
     threat: ThreatOption
@@ -95,6 +97,15 @@ class Ensemble:
             chosen["square"] = Square(self.threat, self.queries, clip=self.clip)
         return chosen
 
+    def _order(self, quick: Victim, hidden: Victim | None, classes: int) -> dict[str, tuple[Victim, Attack]]:
+        """Members with what they attack: those that take gradients also the logits that a model hides."""
+        members = self.members(classes)
+        order = {name: (quick, member) for name, member in members.items()}
+        if hidden is None:
+            return order
+        inner = {f"{name}-inner": (hidden, member) for name, member in members.items() if name != "square"}
+        return {name: pair for name, pair in order.items() if name != "square"} | inner | order
+
     def run(
         self, victim: Victim, inputs: Tensor, labels: Tensor, eps: Tensor, generators: Sequence[torch.Generator]
     ) -> Tensor:
@@ -108,12 +119,13 @@ class Ensemble:
         quick, best, by = swift(victim, inputs), Best(inputs), [""] * len(inputs)
         with torch.no_grad():
             classes = quick.scores(inputs[:1]).shape[1]
-        for name, member in self.members(classes).items():
+            hidden = inner_logits(quick, inputs)
+        for name, (target, member) in self._order(quick, hidden, classes).items():
             rows = best.rows[~best.wrong] if victim.exact else best.rows
             if not len(rows):
                 break
             mine = [generators[row] for row in rows.tolist()]
-            points = member.run(quick, inputs[rows], labels[rows], eps[rows], mine)
+            points = member.run(target, inputs[rows], labels[rows], eps[rows], mine)
             seen = look(quick, points, labels[rows], margin, None)
             # the copy that was attacked may round otherwise than the victim, whose answer counts
             wrong = victim.answers(points) != labels[rows] if victim.exact else seen.wrong

@@ -16,10 +16,12 @@ from torch import Tensor, nn
 
 from shiftproof.attacks.apgd import APGD
 from shiftproof.attacks.attack import Attack, craft
+from shiftproof.attacks.gradient_checks import classes_without_gradient, gradient_mode_gap, gradients_inside_forward
+from shiftproof.attacks.inner_logits import inner_logits
 from shiftproof.attacks.losses import LOSSES, LossName, look
 from shiftproof.attacks.pgd import PGD
 from shiftproof.attacks.square import Square
-from shiftproof.attacks.victim import Base, frozen
+from shiftproof.attacks.victim import Base, Victim, frozen
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.outputs import logits_of
 from shiftproof.perturbations.threat import Threat
@@ -29,6 +31,7 @@ from shiftproof.types import Finding
 __all__ = ["validity_findings"]
 
 Level = Literal["pass", "warn", "fail"]
+_LEVELS: tuple[Level, ...] = ("pass", "warn", "fail")
 
 _STEPS, _TARGETS, _QUERIES = 40, 3, 400
 _ROUNDING = 1e-3
@@ -83,6 +86,7 @@ def _under_attack(
     comparable: bool,
 ) -> Iterator[Finding]:
     """What concerns the model in eval mode, in which it is attacked."""
+    yield from gradients_inside_forward(victim.model, inputs)
     yield _softmax(logits_of(victim.model, inputs))
     right = victim.answers(inputs) == labels
     if not bool(right.any()):
@@ -154,6 +158,8 @@ def _stateful(model: nn.Module, inputs: Tensor, seed: int, random: bool) -> Find
         gaps["outputs depend on the order of inputs"] = _gap(first, reverse)
         together = _gap(first[: len(half)], _outputs(_alone(model), half, seed))
         gaps["outputs depend on which inputs come together"] = together
+    with frozen(model):
+        gaps["outputs with gradients on differ from those without"] = _gap(*gradient_mode_gap(model, inputs, seed))
     evidence = {"differences": list(gaps.values()), "changed": changed}
     parts = [what for what, gap in gaps.items() if gap > _ROUNDING]
     if changed:
@@ -206,10 +212,18 @@ def _zero_gradients(victim: Base, inputs: Tensor, labels: Tensor) -> Finding:
     share, evidence = none / len(inputs), {"samples": len(inputs), "without gradient": none, "of the loss": of_loss}
     message = f"{none} of {len(inputs)} samples that are right are without a gradient"
     level: Level = "pass" if not of_loss else "warn" if share < 0.1 else "fail"
+    few, asked = classes_without_gradient(victim, inputs)
+    evidence["without gradients of most classes"] = few
     if none:
         message += ": no step leads anywhere"
     elif of_loss:
         message += f", {of_loss} none of the cross-entropy: attack the margin"
+    if few:
+        level = "fail" if 2 * few >= asked else max(level, "warn", key=_LEVELS.index)
+        message += (
+            f"; of {asked} samples, {few} have most losing logits without a gradient of their own (clipped, cut off or "
+            "made from others): return the logits from before that"
+        )
     return Finding(level, "zero-gradients", message, evidence)
 
 
@@ -218,27 +232,27 @@ def _masking(
 ) -> Finding:
     """Poor attacks against a good one, and the good one without a bound."""
 
-    def overturned(attack: Attack) -> Tensor:
+    def overturned(attack: Attack, target: Victim = victim) -> Tensor:
         radii = torch.full((len(inputs),), attack.threat.eps, device=inputs.device)
-        return victim.answers(craft(victim, inputs, labels, attack, radii=radii, ids=ids, seed=seed)) != labels
+        return victim.answers(craft(target, inputs, labels, attack, radii=radii, ids=ids, seed=seed)) != labels
 
-    climbs: list[Attack] = [PGD(threat, _STEPS, early_exit=True), PGD(threat, _STEPS, loss="margin", early_exit=True)]
-    if threat.norm != "l1":
-        climbs = [APGD(threat, _STEPS), APGD(threat, _STEPS, "margin", targets=_TARGETS)]
+    climbs: list[Attack] = [APGD(threat, _STEPS), APGD(threat, _STEPS, "margin", targets=_TARGETS)]
     many = torch.stack([overturned(one) for one in climbs]).any(0)
     poor: dict[str, Attack] = {
         "one step": PGD(threat, 1, threat.eps, random_start=False),
         # steps so short that they follow a rugged surface
         "plain steps": PGD(threat, 2 * _STEPS, threat.eps / 10, loss="margin", restarts=2, early_exit=True),
+        "black box": Square(threat, _QUERIES),
     }
-    if threat.norm != "l1":
-        poor["black box"] = Square(threat, _QUERIES)
+    hidden = inner_logits(victim, inputs)
+    if hidden is not None:
+        poor["an attack on logits inside the model"] = climbs[1]
     rule = f"weak below a chance of {_WARN:g}, misleading below {_FAIL:g} or where over {_MISSED:.0%} withstand"
     evidence: dict[str, Any] = {"samples": len(inputs), "many steps": int(many.sum()), "rule": rule}
     levels: list[Level] = []
     said = [f"{_STEPS} steps overturn {int(many.sum())} of {len(inputs)} samples that are right"]
     for name, attack in poor.items():
-        found = overturned(attack)
+        found = overturned(attack, hidden if hidden is not None and "inside" in name else victim)
         total, alone = int(found.sum()), int((found & ~many).sum())
         # how likely so many misses are, if each of what the poor attack finds is missed once in twenty
         chance = float(binom.sf(alone - 1, total, _MISSED))
@@ -259,6 +273,6 @@ def _masking(
         said.append(f"{standing} withstand {free_threat}, within which any image can become any other")
     elif len(said) == 1:
         said.append("poorer attacks find none that these miss")
-    level = max(levels, key=("pass", "warn", "fail").index)
+    level = max(levels, key=_LEVELS.index)
     verdict = {"pass": "gradients do not mislead", "warn": "gradients may mislead", "fail": "gradients mislead"}[level]
     return Finding(level, "gradient-masking", f"{verdict}: {'; '.join(said)}", evidence)

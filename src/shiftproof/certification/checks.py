@@ -36,7 +36,7 @@ def check_classifier(model: nn.Module, domain: Domain) -> int:
         if layer.training:
             raise ModelError(f"layer {name!r} ({type(layer).__name__}) is in train mode; call model.eval() first")
     inputs = reference_inputs(domain)
-    with torch.inference_mode(), single_threaded():
+    with torch.no_grad(), single_threaded():
         logits = _logits(model, inputs)
         classes = logits.shape[1]
         if classes < 2:

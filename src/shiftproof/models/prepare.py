@@ -54,7 +54,7 @@ class Prepared:
     def holds(self) -> bool:
         """Whether this copy still says of the reference's inputs what the model itself said of them."""
         inputs = self.reference.inputs.clone()
-        with torch.inference_mode(), single_threaded():
+        with torch.no_grad(), single_threaded():
             logits = self(inputs.contiguous(memory_format=torch.channels_last) if self.channels_last else inputs)
         return self.reference.agrees(logits, self.tolerance)
 
@@ -76,7 +76,7 @@ def prepare(
     """
     check_compute(precision, backend)
     tolerance = TOLERANCE if precision == "f32" else BF16_TOLERANCE
-    with torch.inference_mode(), single_threaded():
+    with torch.no_grad(), single_threaded():
         if reference is None:
             reference = Reference.of(model, random_inputs(shape))
         parts = _equal_parts(model, shape, reference, in_place=backend == "torch")

@@ -40,7 +40,7 @@ def spot_check(job: Job, model: nn.Module, noise: Noise, certificates: Certifica
     size = noise.size(job.domain.shape)
     draws = standard_noise(noise.law, size, VOTES, numpy_generator(job.seed, "spot check", noise.law, size))
     inputs = job.domain.take(chosen)[0]
-    with torch.inference_mode(), frozen(model):
+    with torch.no_grad(), frozen(model):
         for image, row in zip(inputs, chosen.tolist(), strict=True):
             votes = count_votes(model, noise, image, draws)
             expected = float(certificates.p_lower[row]) - _SLACK[job.precision]

@@ -61,7 +61,8 @@ class Voter:
         """
         step, grid = min(self.prepared.slice_size, len(noise)), grid_of(self.noise)
         said = []
-        with torch.inference_mode():
+        # not inference mode: a model may take gradients in its forward pass
+        with torch.no_grad():
             for start in range(0, count, step):
                 piece = noise[start : start + step]
                 if not self.noise.additive:
