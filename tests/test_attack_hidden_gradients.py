@@ -97,12 +97,12 @@ ENDINGS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def left(model: nn.Module, few: Domain, of: nn.Module) -> float:
-    """What the ensemble leaves of the samples that another model has right."""
+    """What the ensemble leaves of the samples that another model, with the same answers, has right."""
     inputs, labels = few.tensors()
     right = Base(of).answers(inputs) == labels
     ids, radii = few.ids[right.numpy()], torch.full((int(right.sum()),), LINF.eps)
     attacked = craft(Base(model), inputs[right], labels[right], SMALL, radii=radii, ids=ids)
-    return float((Base(of).answers(attacked) == labels[right]).double().mean())
+    return float((Base(model).answers(attacked) == labels[right]).double().mean())
 
 
 def findings(model: nn.Module, few: Domain) -> dict[str, Finding]:

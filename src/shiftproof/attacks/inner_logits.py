@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from shiftproof.attacks.victim import Base, Victim
+from shiftproof.perturbations.threat import steepest
 
 __all__ = ["InnerLogits", "inner_logits"]
 
@@ -54,19 +55,25 @@ def inner_logits(victim: Victim, inputs: Tensor) -> InnerLogits | None:
 
     Numbers are looked for in every operation of torch, in a module or not, whose result has a row a sample and a column
     a class, that follows from the inputs with a gradient and is not the outputs up to a scale, a shift of a row, or a
-    bias.
+    bias; or is, while the gradients differ.
     """
     if not isinstance(victim, Base) or not len(inputs):
         return None
     with torch.inference_mode(False), torch.enable_grad():
         points = inputs[:_EXAMPLES].detach().clone().requires_grad_()
         outputs, inner = _pass(victim.model, points)
-    final = outputs.detach().double()
-    for place, tensor in enumerate(inner):
-        values = tensor.detach().double()
-        decides = float((values.argmax(1) == final.argmax(1)).double().mean()) >= _AGREE
-        if decides and bool(values.isfinite().all()) and not _same(values, final):
-            return InnerLogits(victim.model, place)
+        final, slopes = outputs.detach().double(), _slopes(outputs, points)
+        for place, tensor in enumerate(inner):
+            values = tensor.detach().double()
+            decides = float((values.argmax(1) == final.argmax(1)).double().mean()) >= _AGREE
+            if not decides or not bool(values.isfinite().all()):
+                continue
+            own = _slopes(tensor, points)
+            # of inputs that a model has made for itself there are logits, too, but no way back to what it was given
+            follows = bool((own != 0).flatten(1).any(1).double().mean() >= _AGREE)
+            alike = float(((own - slopes).abs().amax(1) <= _SAME).double().mean()) >= _AGREE
+            if follows and not (alike and _same(values, final)):
+                return InnerLogits(victim.model, place)
     return None
 
 
@@ -78,6 +85,17 @@ def _same(inner: Tensor, outputs: Tensor) -> bool:
     difference = centred[1] - centred[0]
     bias = (difference - difference.mean(0)).abs().amax() / spread[0].amax()
     return bool(torch.minimum(scaled, bias) <= _SAME)
+
+
+def _slopes(table: Tensor, points: Tensor) -> Tensor:
+    """Directions (N x D) in which differences of a table's numbers grow; 0 where there is no way to the points."""
+    none = torch.zeros_like(points, dtype=torch.float64).flatten(1)
+    if not table.requires_grad:
+        return none
+    # the mixture sums to 0, so that what a row is shifted by does not count
+    mixture = torch.linspace(-1, 1, table.shape[1], dtype=table.dtype, device=table.device).expand_as(table)
+    (slope,) = torch.autograd.grad(table, points, mixture, retain_graph=True, allow_unused=True)
+    return none if slope is None else steepest(slope.double(), "l2").flatten(1)
 
 
 def _pass(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Tensor]]:

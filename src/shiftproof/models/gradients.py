@@ -43,21 +43,28 @@ def gradient_copy(model: nn.Module, inputs: Tensor) -> nn.Module:
     return model
 
 
-def _behaviour(model: Callable[[Tensor], Tensor], inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits, and how a mixture of them changes with the inputs: hooks can change either alone."""
+def _behaviour(model: Callable[[Tensor], Tensor], inputs: Tensor) -> tuple[Tensor, ...]:
+    """Logits, and how a mixture of them changes with the inputs: hooks can change either alone.
+
+    Logits also without gradients: tracing loses where a model turns them on, which one that takes gradients needs.
+    """
+    with torch.no_grad():
+        plain = model(inputs.detach().clone())
     points = inputs.detach().clone().requires_grad_()
     with torch.enable_grad():
         # a copy, because a network may overwrite what it is given
         logits = model(points.clone())
         mixture = torch.linspace(1, 2, logits.shape[1], dtype=logits.dtype, device=logits.device)
         (gradient,) = torch.autograd.grad(logits, points, mixture.expand_as(logits))
-    return logits.detach(), gradient
+    return plain, logits.detach(), gradient
 
 
-def _agree(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> bool:
+def _agree(found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> bool:
     """Logits as a prepared model's are compared, and the gradients input by input: no class or input hides another."""
-    (logits, gradient), (due, slope) = found, expected
-    if not Reference(due, due).agrees(logits, strictly=True) or gradient.shape != slope.shape:
+    (*logits, gradient), (*due, slope) = found, expected
+    if not all(Reference(right, right).agrees(one, strictly=True) for one, right in zip(logits, due, strict=True)):
+        return False
+    if gradient.shape != slope.shape:
         return False
     largest = slope.flatten(1).abs().amax(1)
     return bool(((gradient - slope).flatten(1).abs().amax(1) <= _TOLERANCE * largest).all())
