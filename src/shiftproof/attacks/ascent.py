@@ -36,7 +36,7 @@ Rule = Literal["steepest", "sign", "normalised", "raw"]
 T = TypeVar("T", float, Tensor)
 
 OVERSHOOT = 2.5
-"""All steps together are so many times as long as the radius, unless told otherwise; in l1 twice that, because what
+"""All steps together are so many times as long as the radius, unless told otherwise; in l1 thrice that, because what
 goes beyond the end of a pixel's range is lost."""
 _MOVED_AT_FIRST = 0.05
 """The part of an input's numbers that a first step in l1 changes."""
@@ -54,7 +54,7 @@ def direction(gradient: Tensor, norm: Norm, rule: Rule) -> Tensor:
 
 def usual_step(norm: Norm, eps: T, steps: int) -> T:
     """How long one of so many steps is, unless told otherwise: for one radius or many."""
-    return (2 if norm == "l1" else 1) * OVERSHOOT * eps / steps
+    return (3 if norm == "l1" else 1) * OVERSHOOT * eps / steps
 
 
 def in_range(points: Tensor, clip: bool) -> Tensor:

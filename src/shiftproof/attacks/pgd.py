@@ -33,7 +33,7 @@ Objective = LossName | Losses
 class PGD:
     """Projected gradient ascent on a loss; the best point on the way is kept: misclassified, then of highest loss.
 
-    A step is 2.5 eps / `steps` long, in l1 twice that, unless `step` says otherwise. `rule`: "steepest" for the
+    A step is 2.5 eps / `steps` long, in l1 three times that, unless `step` says otherwise. `rule`: "steepest" for the
     threat's norm (in l1 several pixels that can still move), "sign", "normalised" (l2), or "raw", the gradient as it
     is. `loss`: "ce", "margin", "dlr" (the margin over the spread of the logits), or a function of scores (N x classes)
     and labels (N) that gives N numbers. It is done `restarts` times from other random starts; `directions` random

@@ -28,7 +28,7 @@ _VALIDATION_STEPS = 10
 
 @dataclass(frozen=True)
 class InnerAttack(Checked):
-    """What an adversarial objective can be told about its attack; a step is 2.5 eps / `steps` (l1: 5) unless told.
+    """What an adversarial objective can be told about its attack; a step is 2.5 eps / `steps` (l1: 7.5) unless told.
 
     `rule` is "steepest" for the threat's norm, or "raw" for the gradient as it is, which hardly moves where the model
     is sure. The network is in eval mode while it is attacked. `precision` "bf16" is for processors that have it.
