@@ -332,7 +332,7 @@ class TestBadInput:
         messages = [one["message"] for one in found["findings"] if one["code"] == "unreadable"]
         assert messages == ["1 file can't be read: clinic-b: clinic-b/cat/7.png"]
         assert sp.open_run(tmp_path / "run").evidence.where(domain="clinic-b", probe="clean")["sample"].size == 39
-        code, out, _ = run("verify", tmp_path / "run", "--part", 2, "--seed", 0)
+        code, out, _ = run("verify", tmp_path / "run", "--part", 2, "--seed", 0, "--trust")
         assert code == 0, out
         code, _, err = run("audit", *arguments, *quick, "--strict", "--out", tmp_path / "strict")
         assert code == 2
@@ -410,7 +410,7 @@ class TestCommandLine:
         assert found["verdict"][0].startswith("On angle=75 the model is right on")
         assert Path(found["report"]).is_file()
         assert found["measures"][0]["model"] == "mine"
-        code, out, _ = run("verify", tmp_path / "run", "--part", 4, "--seed", 1)
+        code, out, _ = run("verify", tmp_path / "run", "--part", 4, "--seed", 1, "--trust")
         assert code == 0, out
 
     def test_requirements_decide_the_exit_code(self, run: Run, saved: Path, tmp_path: Path) -> None:

@@ -201,6 +201,11 @@ def test_what_is_a_fixed_function_is_certified(build: Callable[[], nn.Module]) -
 CALLS = [0]
 
 
+def _many_calls(most: int) -> bool:
+    CALLS[0] += 1
+    return CALLS[0] > most
+
+
 class Hiding(nn.Module):
     """Counts its calls where no attribute shows it, and turns round after some of them."""
 
@@ -209,16 +214,15 @@ class Hiding(nn.Module):
         self.base, self.after = _base(), after
 
     def forward(self, inputs: Tensor) -> Tensor:
-        CALLS[0] += 1
         # a branch on values, so that it can't be traced into something that counts no more
         logits: Tensor = self.base(inputs)
-        return -logits if float(inputs.sum()) < 1e9 and CALLS[0] > self.after else logits
+        return -logits if float(inputs.sum()) < 1e9 and _many_calls(self.after) else logits
 
 
 def test_a_model_that_turns_round_while_it_votes_is_refused_and_its_votes_are_not_kept(tmp_path: Path) -> None:
     journal = tmp_path / "votes.journal"
     CALLS[0] = 0
-    with pytest.raises(NotAFunction, match="after sampling than before"):
+    with pytest.raises(NotAFunction, match="after sampling than before|votes that were compared"):
         sp.certify(Hiding(100).eval(), _domain(), replace(SMOOTHING, n=5_000), seed=0, journal=journal)
     assert not journal.exists()
 

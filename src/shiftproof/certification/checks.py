@@ -47,11 +47,20 @@ def check_classifier(model: nn.Module, domain: Domain) -> int:
         if not torch.equal(logits, _logits(model, inputs)):
             raise ModelError("the model is random: the same inputs give other outputs, so that no guarantee can hold")
         _check_memory(before, snapshot(model))
+        with torch.enable_grad():
+            graded = model(inputs.to(*_where(model), copy=True)).detach().float().cpu()
+        if not Reference(inputs, logits).agrees(graded):
+            raise ModelError("the model gives other outputs while gradients are computed, so that it is two functions")
         _check_batches(model, Reference(inputs, logits))
         if not torch.equal(logits, _logits(model, inputs)):
             raise ModelError("the model changes: inputs that it has seen before get other outputs than the first time")
         _check_memory(before, snapshot(model))
     return int(classes)
+
+
+def _where(model: nn.Module) -> tuple[torch.device, torch.dtype]:
+    first = next((one for one in model.parameters() if one.is_floating_point()), torch.zeros(()))
+    return first.device, first.dtype
 
 
 def _check_memory(before: dict[str, object], after: dict[str, object]) -> None:
@@ -80,11 +89,11 @@ def _check_batches(model: nn.Module, reference: Reference) -> None:
         )
 
 
-def reference_inputs(domain: Domain) -> Tensor:
-    """Samples of the domain, noisy ones and gray noise: where a model and its copies are compared."""
+def reference_inputs(domain: Domain, scale: float = 0.5) -> Tensor:
+    """Samples of the domain, with noise of a scale, and gray noise: where a model and its copies are compared."""
     inputs = domain.take(np.linspace(0, len(domain) - 1, min(COMPARED, len(domain)), dtype=np.int64))[0]
     noise = torch.randn(inputs.shape, generator=torch_generator(0, "classifier check"))
-    return torch.cat([inputs, inputs + 0.5 * noise, random_inputs(domain.shape)])
+    return torch.cat([inputs, inputs + scale * noise, random_inputs(domain.shape)])
 
 
 def _logits(model: nn.Module, inputs: Tensor) -> Tensor:

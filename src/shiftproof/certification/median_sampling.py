@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from shiftproof.certification.asking import noisy_copies
 from shiftproof.certification.certifier import Job, Memory
 from shiftproof.certification.checks import reference_inputs
 from shiftproof.certification.head import Head
@@ -18,6 +19,7 @@ from shiftproof.certification.ranks import order_radius, smallest_rank
 from shiftproof.certification.sampling.bank import CHOOSING, COUNTING, blocks, draw_block, off_grid
 from shiftproof.certification.sampling.voting import Voter
 from shiftproof.errors import ModelError, NotAFunction
+from shiftproof.models.outputs import logits_of
 from shiftproof.models.prepare import Prepared, prepare
 from shiftproof.models.reference import Reference
 from shiftproof.perturbations.noise.gaussian import Gaussian
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Sampled", "off_grid_of"]
 
 SHARD_BYTES, SHARD_IMAGES = 64 << 20, 256
+SINGLES, NEAR, FAR = 16, 0.05, 1.0
+"""Noisy inputs of an image that the model itself is asked about, and how far their values may be off, in deviations."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,12 +51,34 @@ class Sampled:
         placed = [self.voter.place_image(one[None]) for one in inputs]
         few = self._drawn(placed, CHOOSING, setting.n0)
         classes = self.head.answers(_middle(few.sort(1).values))
-        ordered = self._drawn(placed, COUNTING, setting.samples).sort(1).values
+        drawn = self._drawn(placed, COUNTING, setting.samples)
+        self._check_plain(inputs, drawn)
+        ordered = drawn.sort(1).values
         distances = off_grid_of(job, np.array(images))
         found = self._order_statistic(ordered, classes, distances)
         self.check_again()
         for image, winner, k in zip(images, classes.tolist(), found.tolist(), strict=True):
             yield int(image), [winner, k]
+
+    def _check_plain(self, inputs: Tensor, drawn: Tensor) -> None:
+        """Refuse samples that the model itself, asked with the same noise on one input at a time, does not give."""
+        noise, body = Gaussian(self.setting.sigma), self._parts[0]
+        first = next(iter(blocks(noise.size(self.job.domain.shape), 1)))
+        draws = draw_block(noise, self.job.domain.shape, first, self.job.seed, COUNTING)[: drawn.shape[1]]
+        few = np.linspace(0, len(draws) - 1, min(SINGLES, len(draws)), dtype=np.int64)
+        near = NEAR if self.job.precision == "f32" else FAR
+        wrong = 0
+        for image, values in zip(inputs, drawn, strict=True):
+            copies = noisy_copies(noise, image, draws[few])
+            own = torch.cat([logits_of(body, one[None]).float().cpu() for one in copies])
+            apart = (own - values[few]).abs()
+            wrong += int((apart > near * values.std(0) + 1e-5 * own.abs()).any(1).sum())
+        # bits that are rounded otherwise can meet a step of the model
+        if wrong > 1 + 0.002 * SINGLES * len(inputs):
+            raise NotAFunction(
+                f"the model itself gives other values to {wrong} of {len(few) * len(inputs)} noisy inputs, alone, than "
+                "its copy did among others: it depends on its batch, or on what a copy of it does not keep"
+            )
 
     def check_again(self) -> None:
         """Refuse samples of a model that says other things now, here, than it did before the first one."""
@@ -78,7 +104,7 @@ class Sampled:
     @cached_property
     def reference(self) -> Reference:
         """What the model itself says of a few inputs, asked before anything is sampled."""
-        return Reference.of(self._parts[0], reference_inputs(self.job.domain))
+        return Reference.of(self._parts[0], reference_inputs(self.job.domain, self.setting.sigma))
 
     @cached_property
     def prepared(self) -> Prepared:

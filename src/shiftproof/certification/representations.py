@@ -105,7 +105,7 @@ def encode(job: Job, parts: Parts, norm: Norm) -> Encoded:
     check_precision(job)
     began = time.perf_counter()
     domain = job.domain
-    with torch.inference_mode():
+    with torch.no_grad():
         every = torch.cat([_values(parts.body, domain.take(block)[0]) for block in domain.blocks])
     if not bool(torch.isfinite(every).all()):
         raise ModelError("the model returns values that are not numbers (NaN or infinite)")
@@ -133,7 +133,7 @@ def one_pass(job: Job) -> Cost:
     """The cost of one forward pass over the job's domain."""
     domain = job.domain
     inputs = domain.take(domain.blocks[0])[0]
-    with torch.inference_mode():
+    with torch.no_grad():
         job.model(inputs)
         began = time.perf_counter()
         job.model(inputs)
@@ -157,7 +157,7 @@ def _rounding(parts: Parts, samples: Tensor, norm: Norm) -> float:
     near = (samples + 0.3 * torch.randn(samples.shape, generator=generator)).clamp(0, 1)
     inputs = torch.cat([samples, near, torch.rand(samples.shape, generator=generator)])
     exact = copy.deepcopy(parts.body).double()
-    with torch.inference_mode():
+    with torch.no_grad():
         off = (_values(exact, inputs.double()) - _values(parts.deployed, inputs).double()).numpy()
         stored = _storing(exact, parts.layers, inputs.double(), norm)
     return ROUNDING_SAFETY * float(np.linalg.norm(off, _ORDERS[norm], axis=1).max()) + stored

@@ -192,7 +192,7 @@ def _subject(
     check_classes(domains)
     names = None if source is None else [name.strip() for name in source.split(",")]
     sources, shipped = chosen(domains, names, target)
-    loaded = load_model(model, domains, seed=seed or 0, **options["model"]).eval()
+    loaded = load_model(model, domains, **options["model"]).eval()
     named = {"name": absolute(data), **options["data"]}, {"name": absolute(model), **options["model"]}
     return Subject(loaded, sources, shipped, _name(model), card_of(model), *named)
 

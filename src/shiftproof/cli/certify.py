@@ -152,7 +152,7 @@ def command(
     if model in MODELS:
         raise UsageError(f"{model!r} is a network without training; certify a trained one: --model file:PATH")
     check_trained(model, options["model"])
-    loaded = load_model(model, domains, seed=seed or 0, **options["model"])
+    loaded = load_model(model, domains, **options["model"])
     # what a function of the user's returns is as it is: a model in train mode is refused
     if not model.startswith("python:"):
         loaded.eval()

@@ -19,7 +19,8 @@ def logits_of(model: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
 
     The inputs are copied to where and in the precision in which the model's weights are: a model may overwrite them.
     """
-    parameter = next(model.parameters(), inputs) if isinstance(model, nn.Module) else inputs
+    weights = model.parameters() if isinstance(model, nn.Module) else iter(())
+    parameter = next((one for one in weights if one.is_floating_point()), inputs)
     if parameter.dtype == torch.bfloat16 and parameter.device.type == "cpu":
         require_bf16()
     try:

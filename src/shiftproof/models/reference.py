@@ -83,13 +83,18 @@ class Reference:
 
 def random_inputs(shape: tuple[int, ...], count: int = _RANDOM, *keys: str | int) -> Tensor:
     """Gray images with noise (count x shape), the same for the same keys."""
-    return 0.5 + 0.25 * torch.randn(count, *shape, generator=torch_generator(0, "reference inputs", *keys))
+    return 0.5 + 0.25 * torch.randn(
+        count, *shape, generator=torch_generator(0, "reference inputs", *keys), dtype=torch.float32
+    )
 
 
 def copy_of(model: nn.Module) -> nn.Module:
-    """A copy on the CPU, in float32 and eval mode; a sentence where a model can't be copied."""
+    """A copy on the CPU in eval mode, in float32 unless it mixes precisions; a sentence where none can be made."""
     try:
-        return copy.deepcopy(model).to("cpu", torch.float32).eval()
+        copied = copy.deepcopy(model).to("cpu").eval()
+        # a model of several kinds of numbers casts between them itself
+        kinds = {one.dtype for one in model.parameters() if one.is_floating_point()}
+        return copied.to(torch.float32) if len(kinds) == 1 else copied
     except Exception as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise ModelError(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
+from torch.nn.modules import module as _module
 from torch.nn.utils import fuse_conv_bn_eval
 
 from shiftproof.models.altered import altered
@@ -19,6 +20,10 @@ __all__ = ["Affine", "Parts", "fold", "head_in_f32", "rewrite"]
 _FRESH = (nn.Conv2d, nn.BatchNorm2d, nn.Linear)
 _RELUS = (F.relu, torch.relu)
 _HIDDEN = "hidden_behind_first_layer"
+_ASKS = {"isinstance", "issubclass", "type", "is_tensor", "hasattr", "callable", "Proxy"}
+_ASKS |= {"random", "time", "perf_counter", "monotonic"}
+_SMALLEST_STD = 1e-6
+"""Below, an input that is divided by it may overflow in float32, which the layer in float64 would not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +50,8 @@ class Parts:
 
 def rewrite(frozen: nn.Module, shape: tuple[int, ...], *, in_place: bool, split: bool = True) -> Parts | None:
     """The model with layers folded, in place and, with `split`, split off; None if it can't be traced."""
+    if not _shows_all_it_does(frozen):
+        return None
     try:
         traced = fx.GraphModule(frozen, _Tracer().trace(frozen))
         parts = Parts(traced)
@@ -62,12 +69,32 @@ def rewrite(frozen: nn.Module, shape: tuple[int, ...], *, in_place: bool, split:
 
 def fold(frozen: nn.Module) -> nn.Module | None:
     """The model with BatchNorm folded into convolutions, or None if it can't be traced."""
+    if not _shows_all_it_does(frozen):
+        return None
     try:
         traced = fx.GraphModule(frozen, _Tracer().trace(frozen))
         _fold_batchnorm(traced)
     except Exception:  # noqa: BLE001  (as above)
         return None
     return traced
+
+
+def _shows_all_it_does(model: nn.Module) -> bool:
+    """Whether tracing `forward` sees everything that a call of the model does.
+
+    It does not see hooks, a `forward` or `__call__` that somebody put in place of a layer's own, and takes one side of
+    whatever asks what kind of object an input is, catches exceptions, draws numbers or looks at a clock.
+    """
+    if _module._global_forward_hooks or _module._global_forward_pre_hooks:
+        return False
+    for layer in model.modules():
+        if altered(layer) or type(layer).__call__ is not nn.Module.__call__:
+            return False
+        code = getattr(type(layer).forward, "__code__", None)
+        own = not type(layer).__module__.startswith(("torch.nn.", "shiftproof."))
+        if own and (code is None or _ASKS & {*code.co_names, *code.co_freevars} or code.co_exceptiontable):
+            return False
+    return True
 
 
 class _Tracer(fx.Tracer):
@@ -86,7 +113,7 @@ def _fold_batchnorm(traced: fx.GraphModule) -> int:
     for node in list(traced.graph.nodes):
         norm = modules.get(str(node.target)) if node.op == "call_module" else None
         source = node.args[0] if node.args else None
-        if not isinstance(norm, nn.BatchNorm2d) or norm.running_mean is None or not isinstance(source, fx.Node):
+        if type(norm) is not nn.BatchNorm2d or norm.running_mean is None or not isinstance(source, fx.Node):
             continue
         conv = modules.get(str(source.target)) if source.op == "call_module" else None
         shared = calls.count(source.target) > 1 or calls.count(node.target) > 1
@@ -106,11 +133,11 @@ def _plain(layer: nn.Module) -> bool:
 def _relu_in_place(traced: fx.GraphModule) -> None:
     modules = _modules(traced)
     for node in list(traced.graph.nodes):
-        is_module = node.op == "call_module" and isinstance(modules[str(node.target)], nn.ReLU)
+        is_module = node.op == "call_module" and type(modules[str(node.target)]) is nn.ReLU
         if not is_module and not (node.op == "call_function" and node.target in _RELUS):
             continue
         source = node.args[0]
-        fresh = source.op == "call_module" and isinstance(modules[str(source.target)], _FRESH)
+        fresh = source.op == "call_module" and type(modules[str(source.target)]) in _FRESH
         fresh = fresh or (source.op == "call_function" and source.target in (operator.add, torch.add))
         fresh = fresh or (source.op == "placeholder" and source.target == _HIDDEN)
         if fresh and len(source.users) == 1:
@@ -131,7 +158,7 @@ def _split_first_layer(traced: fx.GraphModule, shape: tuple[int, ...]) -> tuple[
         layer = modules.get(str(here.target)) if here.op == "call_module" else None
         flattens = isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) == (1, -1)
         flat = flat or flattens
-        normalizes = type(layer) is Normalize and not flat
+        normalizes = type(layer) is Normalize and not flat and bool((layer.std.abs() >= _SMALLEST_STD).all())
         if not (flattens or normalizes or type(layer) is nn.Identity or (flat and type(layer) is nn.Linear)):
             return None, None
         chain.append(here)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 from itertools import islice
+from types import FunctionType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -17,15 +20,29 @@ _TORCH_OWN = frozenset(vars(nn.Module()))
 
 
 def snapshot(model: nn.Module) -> dict[str, object]:
-    """Everything that a call of the model could change: numbers, texts, containers and tensors, by name."""
+    """Everything in sight that a call of the model could change: numbers, texts, containers and arrays, by name.
+
+    Of its layers, of their classes, and of what the code of their `forward` names outside of them.
+    """
     found: dict[str, object] = {}
     for path, module in model.named_modules():
-        for name, value in vars(module).items():
-            if name not in _TORCH_OWN:
-                found.update(_values(".".join(filter(None, (path, name))), value, _DEEPEST))
-        for name, tensor in [*module._parameters.items(), *module._buffers.items()]:
-            found.update(_values(".".join(filter(None, (path, name))), tensor, _DEEPEST))
+        for name, value in _held(module):
+            found.update(_values(".".join(filter(None, (path, name))), value, _DEEPEST))
     return found
+
+
+def _held(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    yield from ((name, value) for name, value in vars(module).items() if name not in _TORCH_OWN)
+    yield from [*module._parameters.items(), *module._buffers.items()]
+    for cls in type(module).__mro__:
+        if not cls.__module__.startswith(("torch.", "builtins", "shiftproof.")):
+            yield from ((f"{cls.__name__}.{name}", value) for name, value in vars(cls).items() if name[:2] != "__")
+            forward = vars(cls).get("forward")
+            if isinstance(forward, FunctionType):
+                code, outside = forward.__code__, forward.__globals__
+                yield from ((name, outside[name]) for name in code.co_names if name in outside)
+                cells = zip(code.co_freevars, forward.__closure__ or (), strict=True)
+                yield from ((name, cell.cell_contents) for name, cell in cells if name != "__class__")
 
 
 def first_change(before: dict[str, object], after: dict[str, object]) -> str | None:
@@ -44,6 +61,11 @@ def _values(name: str, value: Any, depth: int) -> Iterator[tuple[str, object]]:
         yield name, repr(value)
     elif isinstance(value, Tensor):
         yield name, _checksum(value)
+    elif isinstance(value, np.ndarray):
+        yield name, f"{value.shape} with the checksum {zlib.crc32(np.ascontiguousarray(value).tobytes())}"
+    elif depth and isinstance(value, nn.Module):
+        for inner, held in _held(value):
+            yield from _values(f"{name}.{inner}", held, depth - 1)
     elif depth and isinstance(value, Mapping):
         yield f"{name}, its length,", len(value)
         for key, item in islice(value.items(), _MOST):
@@ -58,10 +80,10 @@ def _values(name: str, value: Any, depth: int) -> Iterator[tuple[str, object]]:
 
 
 def _checksum(tensor: Tensor) -> str:
-    """Shape and sum: an activation that is kept for later is the same after the same inputs, a counter is not."""
+    """Of all bytes: an activation that is kept for later is the same after the same inputs, a counter is not."""
     if tensor.is_sparse or tensor.is_quantized or tensor.is_meta:
         return str(tuple(tensor.shape))
-    with torch.no_grad():
-        values = tensor.detach()
-        total = values.to(torch.complex128 if values.is_complex() else torch.float64).sum()
-    return f"{tuple(tensor.shape)} with the sum {total.item()!r}"
+    values = tensor.detach().cpu().contiguous()
+    if values.numel() == 1:
+        return repr(values.item())
+    return f"{tuple(tensor.shape)} with the checksum {zlib.crc32(values.flatten().view(torch.uint8).numpy().tobytes())}"

@@ -17,6 +17,7 @@ from shiftproof.certification.certifier import Job, Memory
 from shiftproof.certification.checks import reference_inputs
 from shiftproof.certification.facts import facts_of
 from shiftproof.certification.sampling.bank import CHOOSING, COUNTING, Block, blocks, draw_block, off_grid
+from shiftproof.certification.sampling.plain import Compared, PlainVotes
 from shiftproof.certification.sampling.spot_check import spot_check
 from shiftproof.certification.sampling.tally import Choice, Tally, choose_classes
 from shiftproof.certification.sampling.voting import Voter
@@ -35,10 +36,11 @@ __all__ = ["Rate", "Sampling", "Work", "measure_rate", "sample"]
 SHARD_IMAGES, SHARD_BYTES = 256, 32 << 20
 PROBE_SECONDS = 0.3
 
-Part = tuple[str, list[Any] | None, int]
+Part = tuple[str, list[Any] | Compared | None, int]
 """Which setting and image, and of one tile its state so far and how many votes are new.
 
-Without a state: the image is settled, and the number is of votes that it did not need.
+Without a state: the image is settled, and the number is of votes that it did not need. Instead of one: what the model
+itself said of some votes of a shard.
 """
 
 
@@ -68,11 +70,14 @@ def sample(
         number, image = _place(key)
         tallies[number].restore(image, state)
     finished = sum(len(tally.settle(np.arange(len(job.domain)), job.domain.labels)) for tally in tallies)
+    compared = Compared()
     spent, images = 0, f"{len(job.domain) * len(settings):,} images"
     try:
         with progress_bar(job.label, total, job.progress, sum(tally.spent() for tally in tallies)) as bar:
             for _, (key, state, votes) in run_shards(work, range(len(shards)), job.workers, seconds=seconds):
-                if state is None:
+                if isinstance(state, Compared):
+                    compared.add(state)
+                elif state is None:
                     finished += 1
                 else:
                     job.record.append(key, state)
@@ -82,6 +87,7 @@ def sample(
                 pace = spent / max(time.perf_counter() - began, 1e-9)
                 bar.advance(votes, f"{finished:,}/{images}, {pace:,.0f} passes/s")
         sampling.check_again()
+        compared.check(job.precision)
         seconds = time.perf_counter() - began
         certificates = [_certificates(sampling, number, tally, seconds) for number, tally in enumerate(tallies)]
         for number, setting in enumerate(settings):
@@ -113,7 +119,7 @@ class Sampling:
     ) -> Sampling:
         """The job's model for all settings, or one model each; asked now what every process has to hear from it."""
         different = [job.model] if models is None else list(models)
-        inputs = reference_inputs(job.domain)
+        inputs = reference_inputs(job.domain, max(setting.noise.scale for setting in settings))
         with single_threaded():
             references = [Reference.of(one, inputs) for one in different]
         return cls(job, tuple(settings), tuple(different), tuple(references), choice)
@@ -145,6 +151,14 @@ class Sampling:
         shape, classes = self.job.domain.shape, self.job.classes
         pairs = zip(self.prepared, self.settings, strict=True)
         return tuple(Voter(prepared, setting.noise, shape, classes) for prepared, setting in pairs)
+
+    @cached_property
+    def plain(self) -> tuple[PlainVotes, ...]:
+        """For each setting, the model itself, with which a part of the votes is compared."""
+        job, models = self.job, self.models if len(self.models) > 1 else self.models * len(self.settings)
+        votes = len(job.domain) * sum(setting.n0 + setting.n for setting in self.settings)
+        pairs = zip(models, self.settings, strict=True)
+        return tuple(PlainVotes.of(model, setting.noise, votes) for model, setting in pairs)
 
     def draws(self, block: Block, purpose: str) -> Any:
         """The standard draws of a block, shared by all images and settings."""
@@ -187,6 +201,7 @@ class Work:
         for tally in tallies:
             tally.settle(np.arange(len(images)), labels)
         placed = [[voter.place_image(image[None]) for image in inputs] for voter in sampling.voters]
+        compared = Compared()
         for purpose in (CHOOSING, COUNTING):
             for block in sampling.blocks(max(tally.target(purpose) for tally in tallies)):
                 draws = None
@@ -198,7 +213,10 @@ class Work:
                     noise = voter.place_noise(draws)
                     for place in waiting:
                         count = min(block.stop, tally.target(purpose)) - block.start
-                        tally.add(place, voter.votes(placed[number][place], noise, count), count)
+                        winners = voter.winners(placed[number][place], noise, count)
+                        tile = purpose, int(images[place]), block.number
+                        compared.add(sampling.plain[number].compare(inputs[place], draws, winners, tile))
+                        tally.add(place, voter.count(winners), count)
                         yield f"{number}:{images[place]}", tally.state(place), count
                     for place in tally.settle(waiting, labels):
                         yield f"{number}:{images[place]}", None, tally.saved(place)
@@ -209,6 +227,7 @@ class Work:
                     for place in tallies[number].settle(places, labels):
                         yield f"{number}:{images[place]}", None, tallies[number].saved(place)
         sampling.check_again()
+        yield "", compared, 0
 
 
 @dataclass(frozen=True)

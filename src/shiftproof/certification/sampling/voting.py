@@ -70,16 +70,24 @@ class Voter:
                 elif self._layer is not None:
                     said.append(self.prepared.rest(self._layer.value(piece + image)))
                 else:
-                    # both are whole numbers, so that the sum is exact and the product a function of it alone
-                    said.append(self.prepared((piece + image).mul_(1 / grid)))
+                    # both are whole numbers, so that the sum is exact and the quotient a function of it alone
+                    said.append(self.prepared((piece + image).div_(grid)))
             return torch.cat(said)[:count]
 
-    def votes(self, image: Tensor, noise: Tensor, count: int) -> IntArray:
-        """How often each class wins on the first `count` samples of a placed block."""
+    def winners(self, image: Tensor, noise: Tensor, count: int) -> Tensor:
+        """The class that wins on each of the first `count` samples of a placed block."""
         top, winners = self.outputs(image, noise, count).max(1)
         if not bool(torch.isfinite(top).all()):
             raise ModelError("the model returns values that are not numbers (NaN or infinite) on noisy inputs")
+        return winners
+
+    def count(self, winners: Tensor) -> IntArray:
+        """How often each class is among the winners."""
         return torch.bincount(winners, minlength=self.classes).numpy()
+
+    def votes(self, image: Tensor, noise: Tensor, count: int) -> IntArray:
+        """How often each class wins on the first `count` samples of a placed block."""
+        return self.count(self.winners(image, noise, count))
 
     def _laid_out(self, images: Tensor) -> Tensor:
         return images.contiguous(memory_format=torch.channels_last) if self.prepared.channels_last else images

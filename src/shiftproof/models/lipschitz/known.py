@@ -52,7 +52,7 @@ def _dropout(layer: Any, _shape: Shape, _norm: Norm) -> float:
 def _normalize(layer: Normalize, shape: Shape, _norm: Norm) -> float:
     if len(layer.std) not in (1, shape[0]):
         raise UnknownConstant(f"Normalize of {len(layer.std)} channels would repeat an image that has {shape[0]}")
-    return 1 / float(layer.std.double().min())
+    return 1 / float(layer.std.double().abs().min())
 
 
 def _avgpool(layer: nn.AvgPool2d, shape: Shape, norm: Norm) -> float:

@@ -1,0 +1,93 @@
+"""Votes of the fast copy compared, one by one, with the model itself on the very same noisy input, alone.
+
+Comparing a few inputs before sampling can miss what happens on one noisy input in fifty: a branch that tracing did not
+see, a hook, an overflow, an answer that depends on the others in a slice. So a random part of all votes is asked again
+of the model itself, each input on its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from shiftproof.attacks.victim import frozen
+from shiftproof.certification.asking import noisy_copies
+from shiftproof.errors import NotAFunction
+from shiftproof.models.outputs import logits_of
+from shiftproof.perturbations.noise import Noise
+from shiftproof.rng import numpy_generator
+from shiftproof.types import FloatArray
+
+__all__ = ["Compared", "PlainVotes"]
+
+AT_LEAST, SHARE, FIRST_TILE, MOST = 256, 1 / 1_024, 2 / 128, 1 / 8
+"""So many votes of a job are compared, this share of more, two of every image's first tile, and no more than this."""
+_NEAR_TIE, _ROUNDING = 0.02, 4 * 2.0**-23
+"""Of the usual lead, and of the logits: below this, rounding may change an answer."""
+_FEWER_BITS = 0.05
+"""What part of the answers may differ where the copy computes in fewer bits than float32."""
+
+
+@dataclass
+class Compared:
+    """How many votes were compared, and by how much the model itself was ahead where its copy gave another class."""
+
+    leads: list[float] = field(default_factory=list)
+    sizes: list[float] = field(default_factory=list)
+    other: list[bool] = field(default_factory=list)
+
+    def add(self, more: Compared) -> None:
+        """Take over what another process compared."""
+        self.leads += more.leads
+        self.sizes += more.sizes
+        self.other += more.other
+
+    def check(self, precision: str) -> None:
+        """Refuse votes of a copy that answers otherwise than the model, but for ties; one in a job is forgiven."""
+        if not self.leads:
+            return
+        leads, other = np.array(self.leads), np.array(self.other)
+        rounding = np.maximum(_NEAR_TIE * np.median(leads), _ROUNDING * np.array(self.sizes))
+        wrong = int((other & (leads > rounding)).sum())
+        fewer = _FEWER_BITS * len(leads) if precision != "f32" else 0.0
+        if wrong > 1 + fewer + 3 * fewer**0.5:
+            raise NotAFunction(
+                f"in {wrong} of {len(leads)} votes that were compared, the model itself gives another class to the "
+                "same noisy input, alone, than its copy did among others: it depends on its batch, on what it was "
+                "asked before, or on what a copy of it does not keep. Nothing is certified"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class PlainVotes:
+    """Asks a model itself about a random part of the votes of its copy. `share` is that part of a whole job."""
+
+    model: nn.Module
+    noise: Noise
+    share: float
+
+    @classmethod
+    def of(cls, model: nn.Module, noise: Noise, votes: int) -> PlainVotes:
+        """For a job of at most so many votes."""
+        return cls(model, noise, min(MOST, max(AT_LEAST / max(votes, 1), SHARE)))
+
+    def compare(self, image: Tensor, draws: FloatArray, winners: Tensor, tile: tuple[str, int, int]) -> Compared:
+        """Some of the `winners` of a tile against the model; `tile` is its purpose, image and block."""
+        purpose, number, block = tile
+        share = max(self.share, FIRST_TILE) if block == 0 else self.share
+        chosen = np.flatnonzero(
+            numpy_generator(0, "compared votes", purpose, number, block).random(len(winners)) < share
+        )
+        found = Compared()
+        if len(chosen):
+            copies = noisy_copies(self.noise, image, draws[chosen])
+            with torch.no_grad(), frozen(self.model):
+                logits = torch.cat([logits_of(self.model, one[None]).double().cpu() for one in copies])
+            top = logits.topk(2, 1)
+            found.leads = (top.values[:, 0] - top.values[:, 1]).nan_to_num(0, 0, 0).tolist()
+            found.sizes = top.values.abs().amax(1).nan_to_num(0, 0, 0).tolist()
+            found.other = (top.indices[:, 0] != winners[torch.from_numpy(chosen)]).tolist()
+        return found
