@@ -162,6 +162,7 @@ def test_votes_of_another_function_are_not_handed_out(left_out: str, monkeypatch
 
 STUDY = """
 data: colored-digits
+source: [e=0.2, e=0.1]
 target: e=0.9
 limit: 24
 models:
@@ -194,6 +195,16 @@ def certified(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     asked = ("certify", "--data", "colored-digits", "--model", f"file:{model}", "--domain", "e=0.9", "--limit", 12)
     assert _verb(*asked, "--sigma", "0.25", "--alpha", "0.001,0.01", "--n", 200, "--workers", 1, "--out", out) == 0
     return out
+
+
+def test_a_relative_path_is_the_same_model(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(run.parent)
+    model = next((run / "models").glob("*.safetensors")).relative_to(run.parent)
+    asked = ("certify", "--data", "colored-digits", "--model", f"file:{model}", "--domain", "e=0.9", "--limit", 6)
+    assert _verb(*asked, "--sigma", "0.25", "--n", 200, "--workers", 1, "--out", tmp_path / "out") == 0
+    assert _failures(tmp_path / "out", capsys) == set()
 
 
 def _failures(folder: Path, capsys: pytest.CaptureFixture[str]) -> set[str]:

@@ -33,12 +33,16 @@ def sandwich_summary(evidence: Evidence) -> list[Finding]:
     held = [one for one in every if one.code == "sandwich-holds"]
     if broken or not held:
         return broken
-    doubted = sum(one.evidence["samples"] for one in held if one.evidence["eps"] > 0)
-    if not doubted:
-        message = "no certificate reaches beyond an attack on its classifier, so that none of them was put to the test"
+    attacked = sum(one.evidence["samples"] for one in held if one.evidence["eps"] > 0)
+    measured = sum(one.evidence["samples"] for one in held if one.evidence["eps"] == 0)
+    if not attacked and not measured:
+        message = (
+            "no certificate is sure enough for the votes that measured its classifier, so that none was put to the test"
+        )
         return [Finding("warn", "sandwich-untested", message)]
     message = (
-        f"certified <= attacked <= clean: {doubted:,} times a sample was attacked within its radius, and was right"
+        f"certified <= attacked <= clean: {measured:,} certified classes were measured again as they are, and "
+        f"{attacked:,} well within their radius under attack, and all were kept"
     )
     return [Finding("pass", "sandwich-holds", message)]
 

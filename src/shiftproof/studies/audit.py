@@ -182,7 +182,9 @@ class Planned:
                 self.asked["seed"],
             )
             # what is asked of the numbers may change from call to call; the numbers do not
-            record["require"] = [one.text for one in self.require]
+            # a call that asks for nothing takes no requirement out of the report
+            if self.require or "require" not in record:
+                record["require"] = [one.text for one in self.require]
             found = [Finding(**one) for one in record["noticed"]]
             with progress_bar("examining the model", 1, progress) as bar:
                 found += examined(subject, self.data, self.threats, study)

@@ -139,8 +139,9 @@ def open_run(folder: Path | str) -> Run:
         raise DataError(f"{folder} does not hold a shiftproof run")
     study = validated(record["study"], str(folder / "run.json"))
     stored = EvidenceStore(folder / "evidence").read()
-    evidence = Evidence.of([stored.where(model=name) for name in study.models])
     domains = (*record["sources"], *([study.target] if study.target else []))
+    # in the order in which they were measured, whatever files are called
+    evidence = Evidence.of([stored.where(model=name, domain=domain) for name in study.models for domain in domains])
     expected = {(m, d, probe.name) for m in study.models for d in domains for probe in study.probes}
     columns = [evidence[name].tolist() if len(evidence) else [] for name in ("model", "domain", "probe")]
     found = set(zip(*columns, strict=True))

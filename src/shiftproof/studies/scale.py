@@ -1,4 +1,4 @@
-"""Whether a model is fed the wrong scale: near chance on [0, 1], and right with a usual normalisation in front."""
+"""Whether a model is fed the wrong scale: often wrong on [0, 1], and right with a usual normalisation in front."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ TRIED = 192
 """Samples of all sources that are tried; the data's own mean and deviation are of these."""
 NEAR = 0.15
 """Above chance by less than this is near it."""
-BETTER = 0.2
-"""A scale that helps by less than this is no explanation."""
-UNLIKELY = 1e-3
-"""Chance that samples turn right and wrong as unevenly as this, if the scale changes nothing; shared by all scales."""
+BETTER, CLEARLY_BETTER = 0.2, 0.1
+"""A scale that helps by less than this is no explanation, near chance and far above it."""
+UNLIKELY, VERY_UNLIKELY = 1e-3, 1e-5
+"""Chance that samples turn right and wrong as unevenly as this, if the scale changes nothing; shared by all scales.
+The second is for models far above chance."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,10 @@ def usual_scales(inputs: Tensor) -> list[Scale]:
 
 
 def scale_findings(model: nn.Module, sources: Sequence[Domain]) -> Iterator[Finding]:
-    """A warning that says what to type, for a model near chance on its sources that another scale makes right."""
+    """A warning that says what to type, for a model that another scale makes right on its sources far more often.
+
+    Near chance the gain must be large; far above it a smaller one counts too, if it is beyond any doubt.
+    """
     if len(sources[0].shape) != 3:
         return
     each = max(1, TRIED // len(sources))
@@ -68,13 +72,13 @@ def scale_findings(model: nn.Module, sources: Sequence[Domain]) -> Iterator[Find
     # one answer for all samples is right this often
     chance = float(torch.bincount(labels).max()) / len(labels)
     before = _right(model, inputs, labels)
-    if before.mean() >= chance + NEAR:
-        return
+    near = before.mean() < chance + NEAR
     scales = usual_scales(inputs)
     after = [_right(Normalized(model, scale.mean, scale.std), inputs, labels) for scale in scales]
     best = int(np.argmax([right.mean() for right in after]))
     scale, right = scales[best], after[best]
-    if right.mean() < max(before.mean(), chance) + BETTER or not _uneven(before, right, UNLIKELY / len(scales)):
+    least, level = (BETTER, UNLIKELY) if near else (CLEARLY_BETTER, VERY_UNLIKELY)
+    if right.mean() < max(before.mean(), chance) + least or not _uneven(before, right, level / len(scales)):
         return
     figures = f"{before.mean():.0%} of {len(labels)} samples of its sources"
     message = (
