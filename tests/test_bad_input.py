@@ -107,7 +107,6 @@ OWN = python("own")
         (["certify", *DIGITS, *OWN, "--set", "noise=x"], "--set noise=x should name an option"),
         (["certify", *DIGITS, *OWN, "--set", "data=x"], "--set data=x should name an option"),
         (["certify", *DIGITS, *OWN, "--set", f"noise.sigma={NESTED}"], "more than 64 levels deep"),
-        (["certify", *DIGITS, *OWN, "--set", "noise.sigma=[&a [1], *a]"], "aliases"),
         (["certify", *DIGITS, *OWN, "--set", ".".join("a" * 50) + "=1"], "names 50 keys inside each other"),
         (["certify", *DIGITS, *OWN, "--n", "9" * 20], "should be less than or equal to 1000000000"),
         (["certify", *DIGITS, *OWN, "--n0", "9" * 20], "should be less than or equal to 1000000000"),

@@ -114,8 +114,8 @@ def input_gradient(points: Tensor, scores: Tensor, losses: Tensor, rule: Rule) -
     if rule != "raw":
         # a sure classifier has slopes that vanish on the way back through float32; their direction is what counts
         peak = slopes.reshape(-1, len(points), slopes.shape[-1]).abs().amax((0, 2))
-        factor = 1 / torch.where(peak > 0, peak, 1)
-        slopes = slopes * factor.repeat(len(slopes) // len(points))[:, None]
+        # divided, not multiplied by the inverse, which is infinite for the smallest numbers
+        slopes = slopes / torch.where(peak > 0, peak, 1).repeat(len(slopes) // len(points))[:, None]
     (gradient,) = torch.autograd.grad(scores, points, slopes)
     return gradient
 

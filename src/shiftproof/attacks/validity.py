@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from shiftproof.attacks.apgd import APGD
 from shiftproof.attacks.attack import Attack, craft
+from shiftproof.attacks.boundary_check import changed_by_rounding, jumps_at_boundary
 from shiftproof.attacks.gradient_checks import classes_without_gradient, gradient_mode_gap, gradients_inside_forward
 from shiftproof.attacks.inner_logits import inner_logits
 from shiftproof.attacks.losses import LOSSES, LossName, look
@@ -24,6 +25,7 @@ from shiftproof.attacks.square import Square
 from shiftproof.attacks.victim import Base, Victim, frozen
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.outputs import logits_of
+from shiftproof.models.state import first_change, snapshot
 from shiftproof.perturbations.threat import Threat
 from shiftproof.rng import seeded_globals
 from shiftproof.types import Finding
@@ -35,10 +37,11 @@ _LEVELS: tuple[Level, ...] = ("pass", "warn", "fail")
 
 _STEPS, _TARGETS, _QUERIES = 40, 3, 400
 _ROUNDING = 1e-3
-"""How far two passes may be apart, relative to the largest output."""
+"""How far two passes may be apart, relative to what would change an answer."""
 _SUM = 1e-4
-_FLAT = 1e-12
-"""Below, a gradient of slopes of size 1 is none."""
+_FLAT = 1e-10
+"""Below, a gradient is none, relative to the usual lead of a winner: it would take as many steps to change anything."""
+_SMALLER = (0.5, 0.8)
 _MISSED = 0.05
 """Of what a poor attack overturns, a good one may miss this part."""
 _WARN, _FAIL = 0.05, 0.01
@@ -72,7 +75,7 @@ def validity_findings(
     yield from (ranged, random, _stateful(model, inputs, seed, random.level != "pass"))
     comparable = {ranged.level, random.level} == {"pass"} and threat.eps > 0
     with frozen(model):
-        found = list(_under_attack(Base(model), inputs, labels, ids, threat, seed, comparable))
+        found = list(_under_attack(Base(model), inputs, labels, ids, threat, seed, comparable, attack))
     yield from found
 
 
@@ -84,6 +87,7 @@ def _under_attack(
     threat: Threat,
     seed: int,
     comparable: bool,
+    attack: Attack | None,
 ) -> Iterator[Finding]:
     """What concerns the model in eval mode, in which it is attacked."""
     yield from gradients_inside_forward(victim.model, inputs)
@@ -98,8 +102,10 @@ def _under_attack(
     except ModelError as error:
         yield Finding("fail", "zero-gradients", str(error))
         comparable = False
+    yield from jumps_at_boundary(victim, inputs[right], labels[right])
+    yield from changed_by_rounding(victim, inputs[right], labels[right])
     if comparable:
-        yield _masking(victim, inputs[right], labels[right], names, threat, seed)
+        yield from _masking(victim, inputs[right], labels[right], names, threat, seed, attack)
     else:
         message = (
             "masked gradients were not looked for, which takes inputs in [0, 1], outputs with gradients and without "
@@ -140,7 +146,9 @@ def _random(model: nn.Module, inputs: Tensor, seed: int) -> Finding:
     evidence = {"difference": gap}
     if gap <= _ROUNDING:
         return Finding("pass", "random-model", "two passes over the same inputs agree", evidence)
-    message = f"two passes over the same inputs differ by {gap:.2g} of the largest output: an attack may win by luck"
+    message = (
+        f"two passes over the same inputs differ by {gap:.2g} of what would change an answer: an attack may win by luck"
+    )
     return Finding("fail", "random-model", message + _mode(model), evidence)
 
 
@@ -148,8 +156,11 @@ def _stateful(model: nn.Module, inputs: Tensor, seed: int, random: bool) -> Find
     """Passes with the same draws: again, in reverse, in parts; and what they change in the model."""
     subject, half = _alone(model), inputs[: -(-len(inputs) // 2)]
     before = {name: value.clone() for name, value in subject.state_dict().items()}
-    first, again = _outputs(subject, inputs, seed), _outputs(subject, inputs, seed)
+    first = _outputs(subject, inputs, seed)
+    held, again = snapshot(subject), _outputs(subject, inputs, seed)
     changed = [name for name, value in subject.state_dict().items() if not torch.equal(value, before[name])]
+    if not changed and (counted := first_change(held, snapshot(subject))) is not None:
+        changed.append(counted)
     subject.load_state_dict(before)
     gaps = {"a second pass over the same inputs gives other outputs": _gap(first, again)}
     if not random:
@@ -188,8 +199,18 @@ def _outputs(model: nn.Module, inputs: Tensor, seed: int, draw: int = 0) -> Tens
 
 
 def _gap(one: Tensor, other: Tensor) -> float:
-    """The largest difference, relative to the largest output; infinite where one is not a number."""
-    gap = float((one - other).abs().max() / one.abs().max().clamp(min=1e-12))
+    """The largest difference, relative to what would change the answer; infinite where one is not a number.
+
+    That is an output's distance to the largest of its row with the usual lead of a winner, so that neither an offset
+    nor a masked class hides anything. What float32 rounds is no difference.
+    """
+    apart = torch.where(one == other, 0.0, (one - other).abs())
+    if one.shape[1] < 2:
+        return float((apart / one.abs().max().clamp(min=1e-30)).max())
+    top = one.topk(2, 1).values
+    scale = one.amax(1, keepdim=True) - one + (top[:, 0] - top[:, 1]).nan_to_num(0, 0, 0).mean()
+    rounded = 16 * 2.0**-24 * one.abs().nan_to_num(0, 0, 0) if bool((one == one.float()).all()) else 0.0
+    gap = float(((apart - rounded).clamp(min=0) / scale.clamp(min=torch.finfo(torch.float64).tiny)).max())
     return gap if math.isfinite(gap) else math.inf
 
 
@@ -204,10 +225,12 @@ def _softmax(outputs: Tensor) -> Finding:
 
 def _zero_gradients(victim: Base, inputs: Tensor, labels: Tensor) -> Finding:
     flat = {}
+    best = logits_of(victim.model, inputs).double().topk(2, 1).values
+    least = _FLAT * float((best[:, 0] - best[:, 1]).nan_to_num(0, 0, 0).mean())
     with torch.inference_mode(False), torch.enable_grad():
         for name in ("ce", "margin"):
             gradient = look(victim, inputs.detach().clone(), labels, LOSSES[name], "steepest").gradient
-            flat[name] = gradient.flatten(1).abs().amax(1) <= _FLAT
+            flat[name] = gradient.flatten(1).abs().amax(1) <= least
     none, of_loss = int((flat["ce"] & flat["margin"]).sum()), int(flat["ce"].sum())
     share, evidence = none / len(inputs), {"samples": len(inputs), "without gradient": none, "of the loss": of_loss}
     message = f"{none} of {len(inputs)} samples that are right are without a gradient"
@@ -228,21 +251,35 @@ def _zero_gradients(victim: Base, inputs: Tensor, labels: Tensor) -> Finding:
 
 
 def _masking(
-    victim: Base, inputs: Tensor, labels: Tensor, ids: NDArray[np.object_], threat: Threat, seed: int
-) -> Finding:
+    victim: Base,
+    inputs: Tensor,
+    labels: Tensor,
+    ids: NDArray[np.object_],
+    threat: Threat,
+    seed: int,
+    given: Attack | None,
+) -> Iterator[Finding]:
     """Poor attacks against a good one, and the good one without a bound."""
 
-    def overturned(attack: Attack, target: Victim = victim) -> Tensor:
+    def crafted(attack: Attack, target: Victim = victim) -> Tensor:
         radii = torch.full((len(inputs),), attack.threat.eps, device=inputs.device)
-        return victim.answers(craft(target, inputs, labels, attack, radii=radii, ids=ids, seed=seed)) != labels
+        return craft(target, inputs, labels, attack, radii=radii, ids=ids, seed=seed)
+
+    def overturned(attack: Attack, target: Victim = victim) -> Tensor:
+        return victim.answers(crafted(attack, target)) != labels
 
     climbs: list[Attack] = [APGD(threat, _STEPS), APGD(threat, _STEPS, "margin", targets=_TARGETS)]
-    many = torch.stack([overturned(one) for one in climbs]).any(0)
+    points = [crafted(one) for one in climbs]
+    many = torch.stack([victim.answers(one) != labels for one in points]).any(0)
+    # a model may know points by lying off the 8-bit grid, or at the edge of the ball
+    whole = [inputs + torch.trunc((one - inputs) * 255) / 255 for one in points]
+    on_grid = torch.stack([victim.answers(one) != labels for one in whole]).any(0)
     poor: dict[str, Attack] = {
         "one step": PGD(threat, 1, threat.eps, random_start=False),
         # steps so short that they follow a rugged surface
         "plain steps": PGD(threat, 2 * _STEPS, threat.eps / 10, loss="margin", restarts=2, early_exit=True),
         "black box": Square(threat, _QUERIES),
+        **{f"{_STEPS} steps at {part:g} of the size": APGD(threat.at(part * threat.eps), _STEPS) for part in _SMALLER},
     }
     hidden = inner_logits(victim, inputs)
     if hidden is not None:
@@ -251,8 +288,11 @@ def _masking(
     evidence: dict[str, Any] = {"samples": len(inputs), "many steps": int(many.sum()), "rule": rule}
     levels: list[Level] = []
     said = [f"{_STEPS} steps overturn {int(many.sum())} of {len(inputs)} samples that are right"]
-    for name, attack in poor.items():
-        found = overturned(attack, hidden if hidden is not None and "inside" in name else victim)
+    masks = {
+        name: overturned(attack, hidden if hidden is not None and "inside" in name else victim)
+        for name, attack in poor.items()
+    }
+    for name, found in {**masks, "rounding to 8 bits": on_grid}.items():
         total, alone = int(found.sum()), int((found & ~many).sum())
         # how likely so many misses are, if each of what the poor attack finds is missed once in twenty
         chance = float(binom.sf(alone - 1, total, _MISSED))
@@ -275,4 +315,12 @@ def _masking(
         said.append("poorer attacks find none that these miss")
     level = max(levels, key=_LEVELS.index)
     verdict = {"pass": "gradients do not mislead", "warn": "gradients may mislead", "fail": "gradients mislead"}[level]
-    return Finding(level, "gradient-masking", f"{verdict}: {'; '.join(said)}", evidence)
+    yield Finding(level, "gradient-masking", f"{verdict}: {'; '.join(said)}", evidence)
+    if isinstance(given, PGD) and given.threat == threat:
+        missed = int((many & ~overturned(given)).sum())
+        if missed > _MISSED * len(inputs):
+            message = (
+                f"the attack misses {missed} of {int(many.sum())} samples that {_STEPS} steps of APGD overturn: what "
+                "it leaves is not robust; use --attack ensemble, or more steps and --set attack.loss=margin"
+            )
+            yield Finding("warn", "weak-attack", message, {"missed": missed, "samples": len(inputs)})

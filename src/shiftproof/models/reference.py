@@ -38,7 +38,10 @@ class Reference:
     @classmethod
     def of(cls, model: nn.Module, inputs: Tensor) -> Reference:
         """What the model says now, in float32."""
-        return cls(inputs, _plain_outputs(model, inputs))
+        outputs = _plain_outputs(model, inputs)
+        if bool((outputs.isnan() | outputs.isposinf()).any()):
+            raise ModelError("the model returns values that are not numbers (NaN or infinite) on noisy inputs")
+        return cls(inputs, outputs)
 
     def agrees(self, outputs: Tensor, tolerance: float = TOLERANCE, *, strictly: bool = False) -> bool:
         """Whether other outputs for the same inputs are those of the same function, but for rounding.
