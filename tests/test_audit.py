@@ -235,8 +235,9 @@ class TestBudget:
     def test_one_that_is_too_short_is_said(
         self, few: tuple[Domains, Domain], fitted: nn.Module, tmp_path: Path
     ) -> None:
-        planned = plan_audit(Subject(fitted, *few), self.wanted(), 20, "1s", out=tmp_path / "run", progress="off")
-        assert "over-budget" in [finding.code for finding in planned.noticed]
+        with pytest.raises(UsageError, match="the budget of 1 s can't be kept"):
+            plan_audit(Subject(fitted, *few), self.wanted(), 20, "1s", out=tmp_path / "run", progress="off")
+        assert not (tmp_path / "run").exists()
 
     def test_without_one_it_is_the_usual_effort(self, few: tuple[Domains, Domain], fitted: nn.Module) -> None:
         plan = fitting_plan(self.wanted(), fitted, [few[1].subset(np.arange(10))], None, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,7 @@ class TestSandwich:
         parts = [certified("sketch", 80, 0.9), smoothed_attack("sketch", 60), rows("sketch", "clean", 80)]
         (finding,) = sandwich_summary(Evidence.of(parts))
         assert (finding.level, finding.code) == ("fail", "sandwich-broken")
-        assert "20 samples are certified right beyond 0.5 and wrong" in finding.message
+        assert "20 samples are certified beyond 0.5 and get another class" in finding.message
 
     def test_rows_of_other_classifiers_have_no_order(self) -> None:
         parts = [certified("sketch", 80, 0.9), attacked("sketch", 10), rows("sketch", "clean", 80)]
@@ -216,9 +217,10 @@ class TestRequirement:
         itself, vote = (Requirement.parse(text).judge(other, ["sketch"]) for text in ("clean>=0.7", "clean-vote>=0.7"))
         assert (itself.met, itself.classifier, itself.judged) == (True, "the model itself", "value")
         assert (vote.met, vote.classifier) == (False, "the smoothed classifier, gaussian 0.25")
-        sure = Requirement.parse("clean>=0.7 with 95%").judge(other, ["sketch"], {"sketch": "it may have seen these"})
+        sure = Requirement.parse("clean>=0.7 with 95%").judge(other, ["sketch"])
         assert (sure.met, sure.judged) == (False, "lower limit")
-        assert str(sure).endswith("the model itself; its lower limit is judged; it may have seen these")
+        seen = replace(sure, seen_in_training="unknown")
+        assert str(seen).endswith("the model itself; its lower limit is judged; seen in training: unknown")
 
     def test_a_figure_is_that_of_the_table(self, evidence: Evidence) -> None:
         rows_of = {

@@ -76,10 +76,10 @@ def few(images: Callable[..., Path]) -> Path:
 
 
 def test_a_model_that_holds_the_noise_of_seed_0_certifies_nothing(run: Run, few: Path) -> None:
-    code, out, err = run(*certify("--out", "told", "--seed", 0, model="memorised"))
-    assert code == 0, err
-    told = json.loads(out)
-    assert (told["accuracy"], told["seed"]) == (1.0, 0), "the planted fault works"
+    # with the noise that it holds it is found out by votes with other noise, and nothing is certified
+    code, _, err = run(*certify("--out", "told", "--seed", 0, model="memorised"))
+    assert code == 1
+    assert "where its copy gave it in" in err
     code, out, err = run(*certify("--out", "fresh", model="memorised"))
     assert code == 0, err
     fresh = json.loads(out)

@@ -6,7 +6,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -74,7 +74,12 @@ def _values(name: str, value: Any, depth: int) -> Iterator[tuple[str, object]]:
         yield f"{name}, its length,", len(value)
         for key, item in enumerate(islice(value, _MOST)):
             yield from _values(f"{name}[{key}]", item, depth - 1)
-    elif depth and hasattr(value, "__dict__") and not isinstance(value, nn.Module | type) and not callable(value):
+    elif (
+        depth
+        and hasattr(value, "__dict__")
+        and not isinstance(value, nn.Module | ModuleType | type)
+        and not callable(value)
+    ):
         for key, item in islice(vars(value).items(), _MOST):
             yield from _values(f"{name}.{key}", item, depth - 1)
 
