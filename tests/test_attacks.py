@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -178,8 +179,16 @@ def test_the_worst_of_a_linear_model_is_found(norm: str, loss: str, start: bool)
 QUICK = {"apgd": {"steps": 30}, "square": {"queries": 1_500}, "ensemble": {"steps": 20, "targets": 2, "queries": 40}}
 
 
-@pytest.mark.parametrize("name", [entry.name for entry in ATTACKS if "needs" not in entry.metadata])
-@pytest.mark.parametrize("norm", NORMS)
+def _quick_enough(norm: str, name: str) -> Any:
+    """Thousands of queries take a minute: one norm of them is quick enough for every run of the tests."""
+    slow = name == "square" and norm != "linf"
+    return pytest.param(name, norm, marks=[pytest.mark.slow] if slow else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "norm"),
+    [_quick_enough(norm, entry.name) for norm in NORMS for entry in ATTACKS if "needs" not in entry.metadata],
+)
 def test_every_attack_keeps_its_promises(name: str, norm: str) -> None:
     options = {"threat": Threat(norm, 0.1), **QUICK.get(name, {})}
     check_attack(ATTACKS.create(name, options))

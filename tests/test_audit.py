@@ -222,6 +222,7 @@ class TestBudget:
         certifier = {"name": "randomized-smoothing", "noise": {"name": "gaussian", "sigma": 0.25}}
         return Wanted((as_ball("l2:0.5"),), (certifier,), ("fog",))
 
+    @pytest.mark.slow
     def test_more_time_asks_harder(self, few: tuple[Domains, Domain], fitted: nn.Module) -> None:
         measured = [few[1].subset(np.arange(40))]
         plans = [fitting_plan(self.wanted(), fitted, measured, time, 1) for time in (3600.0, 1e9)]
