@@ -13,7 +13,7 @@ shell: .venv/.user
 	@PATH="$(CURDIR)/$(BIN):$$PATH" VIRTUAL_ENV="$(CURDIR)/.venv" $${SHELL:-sh}
 
 test: .venv/.dev
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 check: .venv/.dev
 	$(BIN)/ruff format --check .
