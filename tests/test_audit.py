@@ -452,7 +452,7 @@ class TestCommandLine:
         assert "was trained on angle=0" in err
 
     def test_estimate_writes_nothing(self, run: Run, saved: Path, tmp_path: Path) -> None:
-        code, out, _ = run(*self.arguments(saved), "--out", tmp_path / "run", "--budget", "20m", "--estimate")
+        code, out, _ = run(*self.arguments(saved), "--out", tmp_path / "run", "--budget", "3m", "--estimate")
         assert code == 0
         assert "angle=75 12" in out
         assert "time     about" in out
@@ -467,6 +467,6 @@ class TestCommandLine:
 def test_planning_looks_before_it_writes(few: tuple[Domains, Domain], fitted: nn.Module, tmp_path: Path) -> None:
     subject = Subject(fitted, *few)
     wanted = Wanted((as_ball("l2:0.25"),), tuple(usual_certifiers(subject)), ())
-    planned = plan_audit(subject, wanted, 10, "10m", out=tmp_path / "run", progress="off")
+    planned = plan_audit(subject, wanted, 10, "2m", out=tmp_path / "run", progress="off")
     assert [len(domain) for domain in planned.data.measured] == [10, 10, 10]
     assert not (tmp_path / "run").exists()

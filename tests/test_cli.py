@@ -101,6 +101,26 @@ def test_train_into_the_current_folder(run: Call, tmp_path: Path) -> None:
     assert files_below(tmp_path / "here") == {"model.safetensors", "model.json"}
 
 
+def test_a_short_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
+    """The quickstart with a tenth of its training and few samples: every stage, none of its figures."""
+    short = ("--set", "training.steps=100", "--set", "limit=40", "--out", tmp_path / "run")
+    code, out, _ = run("run", "quickstart", *short, "--json")
+    assert code == 0
+    result = json.loads(out.strip().splitlines()[-1])
+    colour, gray = result["accuracy"]["sees colour"], result["accuracy"]["gray reference"]
+    assert colour["e=0.1"] > 0.75
+    assert colour["e=0.9"] < 0.4 < gray["e=0.9"]
+    assert {"sandwich-holds", "guarantee-shrinks"} <= {finding["code"] for finding in result["findings"]}
+    assert {one["kind"] for one in result["measures"]} == {"clean", "attacked", "corrupted", "certified"}
+    assert len(result["certified"]) == 4 * 3
+    assert Path(result["report"]).is_file()
+    code, out, _ = run("run", "quickstart", *short)
+    assert code == 0
+    assert "points lost" in out
+    _reports(run, tmp_path / "run")
+
+
+@pytest.mark.slow
 def test_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
     code, out, _ = run("run", "quickstart", "--out", tmp_path / "run", "--json")
     assert code == 0
@@ -124,7 +144,11 @@ def test_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
     code, out, _ = run("run", "quickstart", "--out", tmp_path / "run")
     assert code == 0
     assert "points lost" in out
-    code, out, _ = run("report", tmp_path / "run", "--format", "csv,latex")
+    _reports(run, tmp_path / "run")
+
+
+def _reports(run: Call, folder: Path) -> None:
+    _, out, _ = run("report", folder, "--format", "csv,latex")
     assert [Path(line).name for line in out.split()] == [
         "accuracy.csv",
         "accuracy.tex",

@@ -151,8 +151,9 @@ def test_one_layer_heads_are_taken(head: str) -> None:
 def test_other_models_are_refused(model: nn.Module, sentence: str) -> None:
     with pytest.raises(ModelError, match=sentence):
         linear_head(model)
+    inputs = torch.rand(2, 4)
     with pytest.raises(ModelError, match=sentence):
-        sp.attack(model, (torch.rand(2, 4), model(torch.rand(2, 4)).argmax(1)), InputSearch("l2:0.1"))
+        sp.attack(model, (inputs, model(inputs).argmax(1)), InputSearch("l2:0.1"))
 
 
 # ------------------------------------------------------------------------------------------------------ input search

@@ -27,6 +27,7 @@ from shiftproof.types import Finding
 
 STUDY = """
 data: colored-digits
+source: e=0.1
 target: e=0.9
 models:
   plain: {model: {name: mlp, width: 32, gray: true}, objective: {name: gaussian, sigma: 0.25}, training: {steps: 60}}

@@ -18,7 +18,8 @@ __all__ = ["count_votes", "noisy_copies", "standard_noise"]
 
 PIXEL_STEPS, PARAMETER_STEPS = 65_280, 65_536
 """Steps in one unit of what noise moves: pixel values, or the parameters of a deformation. Guarantees name them."""
-_TOGETHER, _NUMBERS = 128, 1 << 22
+_FEWEST, _MOST, _CACHED, _NUMBERS = 128, 1_024, 1 << 17, 1 << 22
+"""Copies in a batch: as many as stay in the caches, of large images some more, and never more than fit into memory."""
 
 
 def standard_noise(law: str, size: int, count: int, generator: np.random.Generator) -> FloatArray:
@@ -46,7 +47,8 @@ def count_votes(
     model: nn.Module, noise: Noise, image: Tensor, draws: FloatArray, shift: FloatArray | None = None
 ) -> IntArray:
     """How often the model gives each class (K) to an image (shape) under standard draws (N x size)."""
-    together = max(1, min(_TOGETHER, _NUMBERS // max(1, image.numel())))
+    size = max(1, image.numel())
+    together = max(1, min(max(_FEWEST, min(_MOST, _CACHED // size)), _NUMBERS // size))
     counts: IntArray | None = None
     for start in range(0, len(draws), together):
         logits = logits_of(model, noisy_copies(noise, image, draws[start : start + together], shift))

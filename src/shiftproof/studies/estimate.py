@@ -15,6 +15,7 @@ from shiftproof.studies.jobs import card_of
 from shiftproof.studies.pretraining import first_alike, first_phase, phase_data, untrained
 from shiftproof.studies.resolved import objective_of
 from shiftproof.studies.schema import Choice, ModelSpec, Study
+from shiftproof.studies.trial import trial_domain, wall_seconds
 from shiftproof.training import train
 from shiftproof.training.selection import Validation
 
@@ -61,7 +62,8 @@ def _costs(study: Study, name: str, spec: ModelSpec, data: StudyData, workers: i
     if spec.pretrain is not None and first_alike(study, name) == name:
         phase, before = first_phase(spec, spec.pretrain), phase_data(spec.pretrain).sources
         costs.insert(0, _training_cost(name, "pre-training", phase, untrained(phase, before), before, study.seed))
-    return [*costs, *(_probe_cost(choice, name, model, data.measured, workers) for choice in study.probes)]
+    few = trial_domain(data.measured)
+    return [*costs, *(_probe_cost(choice, name, model, few, data.measured, workers) for choice in study.probes)]
 
 
 def _training_cost(name: str, stage: str, spec: ModelSpec, model: nn.Module, sources: Domains, seed: int) -> StageCost:
@@ -99,16 +101,20 @@ def _training_cost(name: str, stage: str, spec: ModelSpec, model: nn.Module, sou
     return StageCost(name, stage, trained + evaluated, seconds, seconds)
 
 
-def _probe_cost(choice: Choice, name: str, model: nn.Module, places: list[Domain], workers: int) -> StageCost:
+def _probe_cost(
+    choice: Choice, name: str, model: nn.Module, few: Domain, places: list[Domain], workers: int
+) -> StageCost:
+    """The cost of a probe on all domains, by one trial on a few samples of each."""
     probe = PROBES.create(choice.name, choice.options)
-    model.eval()
-    costs = [probe.cost(model, domain, workers) for domain in places]
+    tried = probe.cost(model.eval(), few, 1)
+    counts = list(map(len, places))
+    seconds = wall_seconds(probe, tried.seconds / len(few), counts, workers)
     return StageCost(
         name,
         getattr(probe, "title", choice.name),
-        sum(cost.passes for cost in costs),
-        sum(cost.seconds for cost in costs),
-        sum(cost.most_seconds for cost in costs),
+        round(tried.passes * sum(counts) / len(few)),
+        seconds,
+        seconds * tried.most_seconds / max(tried.seconds, 1e-9),
     )
 
 
