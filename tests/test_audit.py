@@ -19,7 +19,6 @@ from shiftproof.certification import CERTIFIERS
 from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import CheckFailed, DataError, UsageError
-from shiftproof.evidence import SCHEMA
 from shiftproof.perturbations.deformation import as_ball
 from shiftproof.studies.audit import audit, plan_audit
 from shiftproof.studies.plan import EFFORTS, Wanted, fitting_plan, parse_budget
@@ -77,7 +76,7 @@ class TestMeasures:
     def test_all_four_are_of_the_same_samples(self, ran: sp.Run) -> None:
         for domain in ("angle=0", "angle=45", "angle=75"):
             sets = [
-                set(ran.evidence.where(domain=domain, probe=probe)["sample"])
+                set(ran.evidence.where(domain=domain, probe=probe).column("id"))
                 for probe in ("clean", "attack", "corrupt", "certify")
             ]
             assert len(sets[0]) == 16
@@ -94,9 +93,9 @@ class TestMeasures:
                 assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
 
     def test_numbers_are_those_of_the_model(self, ran: sp.Run, fitted: nn.Module, few: tuple[Domains, Domain]) -> None:
-        rows = ran.evidence.where(domain="angle=75", probe="clean")
+        rows = ran.evidence.get(domain="angle=75", probe="clean")
         index = {str(one): i for i, one in enumerate(few[1].ids)}
-        inputs, labels = few[1].take([index[one] for one in rows["sample"]])
+        inputs, labels = few[1].take([index[one] for one in rows["id"]])
         assert ((fitted(inputs).argmax(1) == labels).numpy() == rows["correct"]).all()
         measure = ran.content().measures.rows[0]
         assert measure.accuracy["angle=75"].value == pytest.approx(rows["correct"].mean())
@@ -152,8 +151,8 @@ def test_an_audit_that_was_stopped_ends_the_same(
     # a budget is resolved once: what a trial says now does not count
     monkeypatch.setattr(MODULE, "fitting_plan", lambda *_: pytest.fail("the plan was made again"))
     continued = audit(fitted, *few, out=tmp_path / "part", **options)
-    for column in set(SCHEMA.names) - {"seconds"}:
-        np.testing.assert_array_equal(continued.evidence[column], whole.evidence[column])
+    one, other = (run.evidence.to_arrow().drop(["seconds"]) for run in (continued, whole))
+    assert one.equals(other)
 
 
 def test_a_folder_of_another_audit_is_refused(few: tuple[Domains, Domain], fitted: nn.Module, tmp_path: Path) -> None:
@@ -333,7 +332,7 @@ class TestBadInput:
         found = json.loads(out.splitlines()[-1])
         messages = [one["message"] for one in found["findings"] if one["code"] == "unreadable"]
         assert messages == ["1 file can't be read: clinic-b: clinic-b/cat/7.png"]
-        assert sp.open_run(tmp_path / "run").evidence.where(domain="clinic-b", probe="clean")["sample"].size == 39
+        assert sp.open_run(tmp_path / "run").evidence.where(domain="clinic-b", probe="clean").rows == 39
         code, out, _ = run("verify", tmp_path / "run", "--part", 2, "--seed", 0, "--trust")
         assert code == 0, out
         code, _, err = run("audit", *arguments, *quick, "--strict", "--out", tmp_path / "strict")

@@ -15,7 +15,7 @@ import shiftproof as sp
 from shiftproof.domains import Domain
 from shiftproof.execution import progress_bar
 from shiftproof.probes.clean import Clean
-from shiftproof.probes.probe import seconds_a_sample
+from shiftproof.probes.costs import seconds_a_sample
 from shiftproof.studies.plan import EFFORTS, fitting_plan
 from shiftproof.studies.scale import scale_findings
 from shiftproof.studies.trial import Stopwatch
@@ -146,10 +146,10 @@ class TestBudget:
         (few,) = shown
         assert 20 <= few < 160
         evidence = sp.open_run(tmp_path / "run").evidence.where(domain="clinic-b")
-        every = set(evidence.where(probe="clean")["sample"])
+        every = set(evidence.where(probe="clean").column("id"))
         assert len(every) == 160
         for probe in ("attack", "certify"):
-            part = set(evidence.where(probe=probe)["sample"])
+            part = set(evidence.where(probe=probe).column("id"))
             assert len(part) == few
             assert part < every
         # the accuracy of all samples is what is required and shown, beside the table of those that are shared

@@ -280,7 +280,7 @@ def test_pairs_that_differ_in_colour_alone() -> None:
     with pytest.raises(sp.errors.DataError, match="does not know how its samples would look"):
         _rows(Counterfactual(), fit.model, Domain.from_arrays("x", inputs, [0, 1], ["a", "b"]))
     rows = _rows(Counterfactual(), fit.model, domain)
-    assert (rows["distance"] > 0).all()
+    assert (rows.column("distance") > 0).all()
     (finding,) = counterfactual_findings(rows)
     # it holds, and says that colour is what this model goes by
     assert (finding.code, finding.level) == ("transfer-holds", "warn")

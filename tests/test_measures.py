@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from shiftproof.errors import UsageError
-from shiftproof.evidence import SCHEMA, Evidence
+from shiftproof.evidence import Column, Evidence, Measurement
 from shiftproof.perturbations.threat import eps_text
 from shiftproof.probes.sandwich import sandwich_findings, sandwich_summary
 from shiftproof.report.corrupted import corrupted_map, corrupted_of
@@ -25,22 +24,30 @@ N = 100
 
 def rows(domain: str, probe: str, right: int, **facts: Any) -> Evidence:
     """N samples of a domain, of which the first `right` are right."""
-    columns: dict[str, Any] = {
+    known: dict[str, Any] = {
         "model": "m",
         "domain": domain,
         "probe": probe,
         "setting": facts.get("title", probe),
         "classifier": "base",
-        "sample": [f"{domain}/{i}" for i in range(N)],
-        "label": 0,
-        "prediction": [0] * right + [1] * (N - right),
-        "correct": [True] * right + [False] * (N - right),
         "title": probe,
         **facts,
     }
-    whole = {name: value if isinstance(value, list) else [value] * N for name, value in columns.items()}
-    arrays = [pa.array(whole.get(item.name, [None] * N), item.type) for item in SCHEMA]
-    return Evidence(pa.Table.from_arrays(arrays, schema=SCHEMA))
+    columns: dict[str, Any] = {
+        "id": [f"{domain}/{i}" for i in range(N)],
+        "label": [0] * N,
+        "prediction": [0] * right + [1] * (N - right),
+        "correct": [True] * right + [False] * (N - right),
+    }
+    declared = [one for one in CERTIFIED if one.name in known]
+    for name in ["prediction", "label", *(column.name for column in declared)]:
+        if name in known:
+            value = known.pop(name)
+            columns[name] = value if isinstance(value, list) else [value] * N
+    return Evidence([Measurement.of(known, columns, declared)])
+
+
+CERTIFIED = (Column("radius", "float", ""), Column("skipped", "bool", ""), Column("bound", "text", ""))
 
 
 def certified(domain: str, right: int, radius: float | list[float], **facts: Any) -> Evidence:
@@ -56,7 +63,7 @@ def attacked(domain: str, right: int, eps: float = 0.5, **facts: Any) -> Evidenc
 
 def smoothed_attack(domain: str, right: int, eps: float = 0.5, votes: int = 100_000) -> Evidence:
     title = f"attack, l2 {eps:g} on gaussian 0.25"
-    return attacked(domain, right, eps, classifier="smoothed", noise="gaussian 0.25", n=votes, title=title)
+    return attacked(domain, right, eps, classifier="smoothed", noise="gaussian 0.25", votes=votes, title=title)
 
 
 @pytest.fixture
@@ -67,7 +74,7 @@ def evidence() -> Evidence:
         parts += [rows(domain, "clean", clean), attacked(domain, survive)]
         radius = [0.6] * guaranteed + [0.2] * (vote - guaranteed) + [0.0] * (N - vote)
         parts += [smoothed_attack(domain, vote, 0.0), smoothed_attack(domain, survive), certified(domain, vote, radius)]
-    return Evidence.of(parts)
+    return Evidence.concat(parts)
 
 
 def test_rows_stand_in_their_order_with_gaps(evidence: Evidence) -> None:
@@ -100,17 +107,17 @@ def test_verdict_does_not_claim_what_samples_do_not_tell() -> None:
         radius = [0.6] * (right - 20) + [0.1] * (N - right + 20)
         parts += [rows(domain, "clean", right), certified(domain, right, radius)]
         parts += [smoothed_attack(domain, right - 18)]
-    (text,) = verdict_of(Evidence.of(parts), ["photo"], "sketch")
+    (text,) = verdict_of(Evidence.concat(parts), ["photo"], "sketch")
     assert "these samples do not tell" in text
 
 
 def test_nothing_but_accuracy_has_no_verdict() -> None:
-    assert verdict_of(Evidence.of([rows("photo", "clean", 90)]), ["photo"], None) == []
+    assert verdict_of(Evidence.concat([rows("photo", "clean", 90)]), ["photo"], None) == []
 
 
 def test_one_answer_for_all_is_pointed_out() -> None:
     constant = certified("sketch", 50, 0.9, prediction=0, label=[0] * 50 + [1] * 50)
-    (finding,) = constant_findings(Evidence.of([constant, rows("sketch", "clean", 60)]))
+    (finding,) = constant_findings(Evidence.concat([constant, rows("sketch", "clean", 60)]))
     assert (finding.level, finding.code) == ("warn", "constant-answer")
     assert "one answer to every sample" in finding.message
 
@@ -118,22 +125,22 @@ def test_one_answer_for_all_is_pointed_out() -> None:
 class TestSandwich:
     def test_a_certificate_above_an_attack_is_broken(self) -> None:
         parts = [certified("sketch", 80, 0.9), smoothed_attack("sketch", 60), rows("sketch", "clean", 80)]
-        (finding,) = sandwich_summary(Evidence.of(parts))
+        (finding,) = sandwich_summary(Evidence.concat(parts))
         assert (finding.level, finding.code) == ("fail", "sandwich-broken")
         assert "20 samples are certified beyond 0.5 and get another class" in finding.message
 
     def test_rows_of_other_classifiers_have_no_order(self) -> None:
         parts = [certified("sketch", 80, 0.9), attacked("sketch", 10), rows("sketch", "clean", 80)]
-        assert all(finding.level == "pass" for finding in sandwich_findings(Evidence.of(parts)))
+        assert all(finding.level == "pass" for finding in sandwich_findings(Evidence.concat(parts)))
 
     def test_other_units_are_another_ball(self) -> None:
         moved = attacked("sketch", 0, units="half image sizes", classifier="smoothed", noise="gaussian 0.25", n=100_000)
         parts = [certified("sketch", 80, 0.9), moved]
-        assert "sandwich-broken" not in [finding.code for finding in sandwich_findings(Evidence.of(parts))]
+        assert "sandwich-broken" not in [finding.code for finding in sandwich_findings(Evidence.concat(parts))]
 
     def test_right_after_an_attack_and_wrong_before(self) -> None:
         parts = [rows("sketch", "clean", 60), attacked("sketch", 61)]
-        (finding,) = sandwich_summary(Evidence.of(parts))
+        (finding,) = sandwich_summary(Evidence.concat(parts))
         assert (finding.level, finding.evidence["samples"]) == ("fail", 1)
 
     def test_what_holds_is_one_line(self, evidence: Evidence) -> None:
@@ -148,12 +155,12 @@ class TestCorrupted:
             name = name.replace("_", "-")
             for severity in (1, 5):
                 title = f"{name} {severity}"
-                facts = {"corruption": name, "severity": severity, "title": title}
+                facts = {"corruption": name, "severity": severity, "title": title, "constants": "cifar"}
                 found.append(rows(domain, "corrupt", count - severity, setting=f"{title}, cifar constants", **facts))
         return found
 
     def test_means_groups_and_what_is_left(self) -> None:
-        parts = Evidence.of(self.rows("sketch", fog=43, snow=23, gaussian_noise=63))
+        parts = Evidence.concat(self.rows("sketch", fog=43, snow=23, gaussian_noise=63))
         (found,) = corrupted_of(parts)
         assert found.clean == 0.8
         assert found.mean == pytest.approx(0.4)
@@ -164,7 +171,7 @@ class TestCorrupted:
         assert corrupted_map([found], "sketch")["layer"]
 
     def test_measure_is_the_mean_by_sample(self) -> None:
-        parts = Evidence.of(self.rows("sketch", fog=43, snow=23))
+        parts = Evidence.concat(self.rows("sketch", fog=43, snow=23))
         measure = next(one for one in measures_of(parts, "m") if one.kind == "corrupted")
         assert measure.at("sketch").value == pytest.approx(0.3)
         assert measure.at("sketch").n == N
@@ -176,7 +183,7 @@ class TestMatrix:
         parts = []
         for domain in ("a", "b", "c"):
             parts += [rows(domain, "clean", 90), attacked(domain, 60, 0.25), attacked(domain, 30, 0.5)]
-        (matrix,) = matrices_of(Evidence.of(parts), ["a", "b"], "c")
+        (matrix,) = matrices_of(Evidence.concat(parts), ["a", "b"], "c")
         assert matrix.sizes == (0.0, 0.25, 0.5)
         assert matrix.values["unseen"]["m", 0.5] == pytest.approx(0.3)
         assert matrix.values["sources"]["m", 0.0] == pytest.approx(0.9)
@@ -184,7 +191,7 @@ class TestMatrix:
         assert matrix.csv().count("\n") == 1 + 2 * 3
 
     def test_one_size_is_no_matrix(self) -> None:
-        assert matrices_of(Evidence.of([rows("a", "clean", 90), attacked("a", 60)]), ["a"], None) == []
+        assert matrices_of(Evidence.concat([rows("a", "clean", 90), attacked("a", 60)]), ["a"], None) == []
 
     def test_sizes_as_people_write_them(self) -> None:
         assert [eps_text(size) for size in (0.0, 8 / 255, 1 / 255, 0.5, 1.0)] == ["0", "8/255", "1/255", "0.5", "1"]
@@ -213,7 +220,7 @@ class TestRequirement:
 
     def test_it_names_the_classifier_and_the_limit_that_it_judges(self, evidence: Evidence) -> None:
         votes = smoothed_attack("sketch", 50, 0.0)
-        other = Evidence.of([evidence.where(probe="clean"), votes])
+        other = Evidence.concat([evidence.where(probe="clean"), votes])
         itself, vote = (Requirement.parse(text).judge(other, ["sketch"]) for text in ("clean>=0.7", "clean-vote>=0.7"))
         assert (itself.met, itself.classifier, itself.judged) == (True, "the model itself", "value")
         assert (vote.met, vote.classifier) == (False, "the smoothed classifier, gaussian 0.25")

@@ -40,22 +40,22 @@ class TestAttack:
     def test_rows_of_every_size_and_never_more_right(self, network: nn.Module, digits: Domain, tmp_path: Path) -> None:
         probe = PROBES.create("attack", {"attack": {"threat": "l2:0.5", "steps": 5}, "eps": ["0.1", 0.25]})
         rows = rows_of(probe, network, digits, tmp_path)
-        assert len(rows) == 3 * len(digits)
-        parts = [rows.where(setting=setting) for setting in rows.distinct("setting")]
-        assert [float(part["eps"][0]) for part in parts] == [0.1, 0.25, 0.5]
+        assert rows.rows == 3 * len(digits)
+        parts = list(rows)
+        assert [part.fact("eps") for part in parts] == [0.1, 0.25, 0.5]
         for smaller, larger in pairwise(parts):
             assert (larger["correct"].astype(bool) <= smaller["correct"].astype(bool)).all()
-            assert smaller["sample"].tolist() == larger["sample"].tolist() == digits.ids.tolist()
+            assert smaller["id"].tolist() == larger["id"].tolist() == digits.ids.tolist()
         for part in parts:
-            assert (part["distance"] <= part["eps"] * (1 + 1e-5)).all()
+            assert (part["distance"] <= part.fact("eps") * (1 + 1e-5)).all()
 
     def test_a_size_alone_is_what_it_is_in_company(self, network: nn.Module, digits: Domain, tmp_path: Path) -> None:
         attack = {"threat": "linf:0.05", "steps": 4}
         alone = rows_of(PROBES.create("attack", {"attack": attack}), network, digits, tmp_path / "a")
         both = rows_of(PROBES.create("attack", {"attack": attack, "eps": [0.01]}), network, digits, tmp_path / "b")
-        with_it = both.where(title="attack, linf 0.05")
+        with_it = both.get(title="attack, linf 0.05")
         # what the smaller size has found stays; nothing else differs
-        assert (with_it["correct"].astype(int) <= alone["correct"].astype(int)).all()
+        assert (with_it["correct"] <= alone[0]["correct"]).all()
 
     @pytest.mark.parametrize("eps", ["much", [None], [-1]])
     def test_bad_sizes(self, eps: object) -> None:
@@ -69,8 +69,8 @@ class TestCorrupt:
         rows = rows_of(probe, network, digits, tmp_path)
         assert rows.distinct("corruption") == ["defocus-blur", "glass-blur", "motion-blur", "zoom-blur", "fog"]
         assert sorted(rows.distinct("severity")) == [1, 5]
-        part = rows.where(title="fog 5")
-        assert part["sample"].tolist() == digits.ids.tolist()
+        part = rows.get(title="fog 5")
+        assert part["id"].tolist() == digits.ids.tolist()
         changed = sp.corrupt(digits.tensors()[0], "fog", 5, seed=0, ids=[str(one) for one in digits.ids])
         with torch.no_grad():
             assert part["prediction"].tolist() == network(changed).argmax(1).tolist()
@@ -79,7 +79,7 @@ class TestCorrupt:
         many = sp.load_domains("rotated-digits")["angle=30"].subset(np.arange(130))
         probe = PROBES.create("corrupt", {"corruptions": "shot-noise", "severities": 3})
         one, two = (rows_of(probe, network, many, tmp_path / str(n), workers=n) for n in (1, 2))
-        assert one["prediction"].tolist() == two["prediction"].tolist()
+        assert one.column("prediction").tolist() == two.column("prediction").tolist()
 
     def test_names(self) -> None:
         assert as_corruptions("standard") == STANDARD
@@ -116,10 +116,10 @@ class TestSearch:
         assert values == sorted(values)
         assert values[-1] > 0.5
         assert found.nearest > 0
-        before = rows.where(title="search, l2 0")["prediction"]
+        before = rows.get(title="search, l2 0")["prediction"]
         with torch.no_grad():
             assert before.tolist() == network(digits.tensors()[0]).argmax(1).tolist()
-        nearest = rows.where(title="adversarial representation")
+        nearest = rows.get(title="adversarial representation")
         assert (nearest["prediction"] != before).all()
 
     def test_two_searches_are_two_tables(self, network: nn.Module, digits: Domain, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ class TestSearch:
 
         probes = [{"threat": "l2:0.5", "steps": 5}, {"threat": "linf:0.1", "eps": 0.05, "steps": 5}]
         found = [rows_of(PROBES.create("search", options), network, digits, tmp_path) for options in probes]
-        first, second = searched_of(Evidence.of(found))
+        first, second = searched_of(Evidence.concat(found))
         assert (first.norm, list(first.reached)) == ("l2", [0.5])
         assert (second.norm, list(second.reached)) == ("linf", [0.05, 0.1])
 
@@ -142,9 +142,12 @@ def test_change_of_the_loss_is_between_what_is_found_and_proven(
 ) -> None:
     from shiftproof.report.searched import loss_changes_of
 
-    rows = rows_of(PROBES.create("input-robustness", {"threat": "linf:0.02", "steps": 10}), network, digits, tmp_path)
+    evidence = rows_of(
+        PROBES.create("input-robustness", {"threat": "linf:0.02", "steps": 10}), network, digits, tmp_path
+    )
+    (rows,) = evidence
     assert (rows["loss_change"] > 0).all()
     assert (rows["loss_change"] <= rows["loss_bound"]).all()
-    (found,) = loss_changes_of(rows)
+    (found,) = loss_changes_of(evidence)
     assert found.proven is not None
     assert found.found.value == pytest.approx(rows["loss_change"].mean())

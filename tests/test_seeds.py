@@ -172,7 +172,7 @@ def test_what_a_run_trains_stays_with_the_seed_of_the_study(run: Run, tmp_path: 
     for out in ("a", "b"):
         code, _, err = run("run", "s.yaml", "--out", out, "--workers", 1)
         assert code == 0, err
-        counts.append(sp.open_run(out).evidence.where(probe="certify")["count"].tolist())
+        counts.append(sp.open_run(out).evidence.where(probe="certify").column("count").tolist())
     assert counts[0] == counts[1]
     # the same model as it is: not trained by the run, so that its noise is drawn
     (tmp_path / "t.yaml").write_text(
@@ -184,8 +184,8 @@ def test_what_a_run_trains_stays_with_the_seed_of_the_study(run: Run, tmp_path: 
         code, _, err = run("run", "t.yaml", "--out", out, "--workers", 1)
         assert code == 0, err
         rows = sp.open_run(out).evidence
-        assert set(rows.where(probe="clean")["seed"]) == {0}
-        seeds += set(rows.where(probe="certify")["seed"].tolist())
+        assert rows.where(probe="clean").distinct("seed") == [0]
+        seeds += rows.where(probe="certify").distinct("seed")
     assert len({*seeds, 0}) == 3
     code, _, err = run("run", "t.yaml", "--out", "c", "--seed", 0, "--workers", 1)
     assert code == 1

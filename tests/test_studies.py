@@ -1,5 +1,6 @@
 """Study files, runs and reports."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -105,7 +106,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_on_disk_is_as_documented(finished: Path) -> None:
     files = {str(path.relative_to(finished)) for path in finished.rglob("*") if path.is_file()}
     models = {f"models/{name}.{suffix}" for name in ("colour", "gray") for suffix in ("safetensors", "json")}
-    evidence = {f"evidence/{m}/{d}/clean.parquet" for m in ("colour", "gray") for d in ("e=0.1", "e=0.2", "e=0.9")}
+    short = hashlib.sha256(b"Clean()").hexdigest()[:8]
+    evidence = {f"evidence/{m}/{d}/clean-{short}.parquet" for m in ("colour", "gray") for d in EVEN}
     tables = {f"tables/accuracy.{suffix}" for suffix in ("csv", "md", "tex")}
     assert {
         "run.json",
@@ -195,7 +197,7 @@ def test_an_unfinished_run_is_not_reported(finished: Path, tmp_path: Path) -> No
 
     copy = tmp_path / "copy"
     shutil.copytree(finished, copy)
-    (copy / "evidence" / "gray" / "e=0.9" / "clean.parquet").unlink()
+    next((copy / "evidence" / "gray" / "e=0.9").glob("clean-*.parquet")).unlink()
     with pytest.raises(UsageError, match="is not finished"):
         open_run(copy)
     with pytest.raises(DataError, match="there is no file"):
@@ -216,7 +218,7 @@ def test_findings_tell_collapse_from_holding(finished: Path) -> None:
 
 def test_few_samples_decide_nothing(finished: Path) -> None:
     evidence = open_run(finished).evidence
-    few = Evidence.of([Evidence(evidence.where(model="gray", domain=d).table.slice(0, 12)) for d in ("e=0.1", "e=0.9")])
+    few = Evidence([evidence.get(model="gray", domain=d).take(np.arange(12)) for d in ("e=0.1", "e=0.9")])
     table = accuracy_table(few, ("e=0.1",), "e=0.9")
     assert next(iter(shift_findings(table, EVEN))).code == "undecided"
 
@@ -304,7 +306,7 @@ def test_a_study_on_lazy_images(tmp_path: Path) -> None:
     models = "models:\n  m: {model: cnn, training: {steps: 4, batch: 8, evaluate_every: 4}}\n"
     text = f"data: {{name: pacs, size: 16}}\ntarget: sketch\n{models}"
     run = run_study(parse_study(text, "s", "s"), tmp_path / "run")
-    assert len(run.evidence.where(domain="sketch")) == 3929
+    assert run.evidence.where(domain="sketch").rows == 3929
     assert run.report().is_file()
 
 
@@ -324,18 +326,28 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_certificates_are_evidence_from_which_every_radius_follows(certified: Run) -> None:
-    rows = certified.evidence.where(probe="certify", norm="l2")
-    assert set(rows["classifier"]) == {"smoothed"}
-    assert (rows["n"] == 300).all()
-    assert set(rows["bound"]) == {"clopper-pearson"}
-    miss = upper_bound(rows["n"] - rows["count"], rows["n"], float(rows["level"][0]))
-    derived = np.maximum(-0.25 * norm.ppf(miss), 0)
-    assert np.allclose(np.where(rows["prediction"] >= 0, rows["radius"], 0), derived)
+    for rows in certified.evidence.where(probe="certify", norm="l2"):
+        assert rows.classifier == "smoothed"
+        assert (rows["n"] == 300).all()
+        assert set(rows["bound"]) == {"clopper-pearson"}
+        miss = upper_bound(rows["n"] - rows["count"], rows["n"], rows.fact("levels")["final"])
+        derived = np.maximum(-0.25 * norm.ppf(miss), 0)
+        assert np.allclose(np.where(rows["prediction"] >= 0, rows["radius"], 0), derived)
     turned = certified.evidence.where(probe="certify", norm="angle")
-    assert set(turned["bound"]) <= {"clopper-pearson", "sequence", "none"}
-    assert ((turned["bound"] == "none") == turned["skipped"]).all()
-    assert turned["skipped"].any()
-    assert not (turned["correct"] & turned["skipped"]).any()
+    assert set(turned.column("bound")) <= {"clopper-pearson", "sequence", "none"}
+    assert ((turned.column("bound") == "none") == turned.column("skipped")).all()
+    assert turned.column("skipped").any()
+    assert not (turned.column("correct") & turned.column("skipped")).any()
+
+
+def test_votes_of_the_label_are_kept(certified: Run) -> None:
+    """A label is the chosen class, and has its votes, or another, and has no more than the runner-up."""
+    for rows in certified.evidence.where(probe="certify"):
+        chosen = rows["chosen"] == rows["label"]
+        assert (rows["label_count"][chosen] == rows["count"][chosen]).all()
+        # of two classes, one that was not chosen is the runner-up
+        assert (rows["label_count"][~chosen] == rows["runner_up_count"][~chosen]).all()
+    assert (rows["label_count"] > 0).any()
 
 
 def test_the_report_says_what_is_guaranteed(certified: Run, tmp_path: Path) -> None:
@@ -349,7 +361,7 @@ def test_the_report_says_what_is_guaranteed(certified: Run, tmp_path: Path) -> N
     codes = {finding.code for finding in certified.findings}
     assert codes & {"guarantee-shrinks", "guarantee-undecided", "guarantee-holds"}
     again = open_run(certified.folder)
-    assert again.evidence.table.num_rows == certified.evidence.table.num_rows
+    assert again.evidence.rows == certified.evidence.rows
 
 
 def test_a_run_without_one_of_its_probes_is_not_finished(certified: Run, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 from torch import nn
@@ -22,7 +21,7 @@ from shiftproof.certification.certifier import Memory
 from shiftproof.certification.sampling.voting import Voter
 from shiftproof.cli.main import main
 from shiftproof.errors import NotAFunction
-from shiftproof.evidence import Evidence, EvidenceStore
+from shiftproof.evidence import Column, Evidence, EvidenceStore, Measurement
 from shiftproof.models.lipschitz import CayleyLinear
 from shiftproof.probes.verification import Case, verify
 
@@ -271,11 +270,11 @@ def test_forged_words_of_certificates_are_found(
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     store = EvidenceStore(copy / "evidence")
     for file in store.files():
-        if file.rows["probe"][0] == "certify":
-            columns = file.rows.table.to_pydict()
-            sentence = columns["guarantee"][0].replace("at most 0.001", "at most 0.0001")
-            columns[column] = [sentence if value is None else value] * len(columns[column])
-            store.finish(file.path, Evidence(pa.table(columns, schema=file.rows.table.schema)), file.identity)
+        (measurement,) = file.evidence
+        if measurement.probe == "certify":
+            sentence = measurement.fact("guarantee").replace("at most 0.001", "at most 0.0001")
+            forged = {**measurement.facts, column: sentence if value is None else value}
+            store.finish(file.path, Evidence([Measurement(forged, measurement.table)]), file.identity)
     assert code in _failures(copy, capsys)
 
 
@@ -285,27 +284,20 @@ def test_certified_and_measured_classes_are_compared_whether_right_or_wrong() ->
 
     case = _case("smoothing")
     rows = len(case.certificates)
-    base: dict[str, Any] = {"model": "m", "domain": "d", "sample": case.certificates.ids, "label": np.full(rows, 9)}
-    held = {"probe": "certify", "setting": "c", "radius": np.full(rows, 0.9), "classifier": "smoothed"}
-    vote = {"probe": "attack", "setting": "a", "eps": 0.0, "n": 1_000, "classifier": "smoothed", "norm": "linf"}
-    facts = {"noise": "gaussian 0.1", "alpha": 0.001, "scale": 0.1, "unsound": "", "title": "t", "correct": False}
+    facts = {"model": "m", "domain": "d", "classifier": "smoothed", "noise": "gaussian 0.1", "title": "t"}
+    held = facts | {"probe": "certify", "setting": "c", "norm": "l2", "alpha": 0.001, "scale": 0.1, "unsound": ""}
+    vote = facts | {"probe": "attack", "setting": "a", "norm": "linf", "eps": 0.0, "votes": 1_000}
+    columns = {"id": case.certificates.ids, "label": np.full(rows, 9), "correct": np.full(rows, False)}
+    radius, skipped = Column("radius", "float", ""), Column("skipped", "bool", "")
     for other, level in ((1, "pass"), (2, "fail")):
-        parts = [
-            base | facts | {"norm": "l2"} | held | {"prediction": np.full(rows, 1)},
-            base | facts | vote | {"prediction": np.full(rows, other)},
-        ]
-        evidence = Evidence.of([_evidence(part, rows) for part in parts])
+        certified = {"prediction": np.full(rows, 1), "radius": np.full(rows, 0.9), "skipped": np.full(rows, False)}
+        evidence = Evidence(
+            [
+                Measurement.of(held, {**columns, **certified}, [radius, skipped]),
+                Measurement.of(vote, {**columns, "prediction": np.full(rows, other)}),
+            ]
+        )
         assert {one.level for one in sandwich_findings(evidence)} == {level}
-
-
-def _evidence(columns: dict[str, Any], rows: int) -> Evidence:
-    schema = Evidence.of([]).table.schema
-    arrays = []
-    for field in schema:
-        value = columns.get(field.name)
-        values = value.tolist() if isinstance(value, np.ndarray) else [value] * rows
-        arrays.append(pa.array(values, field.type))
-    return Evidence(pa.table(arrays, schema=schema))
 
 
 def test_replacing_a_certifier_keeps_its_rule() -> None:

@@ -178,7 +178,7 @@ def test_every_verb_measures_the_same_rows(run: Run, manifest: str) -> None:
         assert certified["images"] == attacked["images"] == audited["clinic-b"]["n"] == audited["clinic-a"]["n"] == n
         how = "simple" if "--limit" in more else "all"
         assert certified["sampled"] == attacked["sampled"] == audited["clinic-b"]["sampled"] == how
-        assert ids(f"c{number}") == set(sp.open_run(f"a{number}").evidence.where(domain="clinic-b")["sample"])
+        assert ids(f"c{number}") == set(sp.open_run(f"a{number}").evidence.where(domain="clinic-b").column("id"))
 
 
 def test_what_may_have_been_trained_on_is_said_everywhere(run: Run, manifest: str) -> None:

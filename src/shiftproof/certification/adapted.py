@@ -242,7 +242,7 @@ class AdaptedSmoothing:
         first, rows = parts[0], np.arange(len(parts[0]))
         columns: dict[str, Any] = {
             name: np.stack([getattr(part, name) for part in parts])[best, rows]
-            for name in ("count", "runner_up", "runner_up_count", "p_lower", "p_upper", "bound")
+            for name in ("count", "label_count", "runner_up", "runner_up_count", "p_lower", "p_upper", "bound")
         }
         details = {key: value for key, value in first.details.items() if key != "prepared"}
         adapted = self._statistics(models)

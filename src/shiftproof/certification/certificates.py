@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from shiftproof.certification.sampling.budget import EXACT_N, STOPPED, Levels, b
 from shiftproof.certification.wording import smoothing_guarantee
 from shiftproof.errors import DataError, UsageError
 from shiftproof.execution import parse_json, write_atomically
+from shiftproof.execution.tables import hash_table
 from shiftproof.perturbations.noise import Noise, as_noise, as_record
 from shiftproof.types import FloatArray, IntArray
 
@@ -36,10 +36,11 @@ class Certificates:
     """Columns over samples (numpy) and facts that hold for all of them.
 
     `prediction` is -1 where the classifier abstains; `radius` is 0 there. A `skipped` sample has a prediction that was
-    not certified because it is wrong anyway. `count` of `n` votes were for `chosen`, `runner_up_count` for the best
-    other class; `p_lower` and `p_upper` bound their probabilities by the `bound` named. `off_grid` is how far a sample
-    was from the grid on which noise lives; it is taken off the radius. Certificates that rest on several smoothed
-    classifiers have the votes of each in `parts` (JSON); those that count no votes have a `margin` instead.
+    not certified because it is wrong anyway. `count` of `n` votes were for `chosen`, `label_count` for the label (-1
+    where no votes were counted) and `runner_up_count` for the best class but the chosen one; `p_lower` and `p_upper`
+    bound their probabilities by the `bound` named. `off_grid` is how far a sample was from the grid on which noise
+    lives; it is taken off the radius. Certificates that rest on several smoothed classifiers have the votes of each in
+    `parts` (JSON); those that count no votes have a `margin` instead.
 
     `guarantee` is the promise, in a sentence, about the `classifier` named: base, smoothed, adapted, latent or median.
     `scale` is a radius of interest that was fixed in advance. Where `unsound` is not empty nothing is guaranteed: the
@@ -52,6 +53,7 @@ class Certificates:
     radius: FloatArray
     skipped: NDArray[np.bool_]
     count: IntArray
+    label_count: IntArray
     runner_up: IntArray
     runner_up_count: IntArray
     n: IntArray
@@ -99,6 +101,7 @@ class Certificates:
             "radius": np.where(held, radius, 0.0),
             "skipped": skipped,
             "count": nothing,
+            "label_count": nothing - 1,
             "runner_up": nothing - 1,
             "runner_up_count": nothing,
             "n": nothing,
@@ -181,10 +184,9 @@ class Certificates:
         facts = {name: getattr(self, name) for name in _FACT_NAMES}
         facts["levels"] = None if self.levels is None else vars(self.levels)
         facts["noise"] = None if self.noise is None else as_record(self.noise)
-        columns = {name: getattr(self, name) for name in COLUMNS}
-        table = pa.table({name: pa.array(values.tolist()) for name, values in columns.items()})
-        buffer, text = io.BytesIO(), json.dumps(facts)
-        notes = {_FACTS: text.encode(), _SEAL: _seal(table, text).encode()}
+        table = pa.table({name: pa.array(getattr(self, name)) for name in COLUMNS})
+        buffer, text = io.BytesIO(), json.dumps(facts).encode()
+        notes = {_FACTS: text, _SEAL: hash_table(table, text).encode()}
         pq.write_table(table.replace_schema_metadata(notes), buffer)
         write_atomically(Path(path), buffer.getvalue())
 
@@ -197,8 +199,7 @@ class Certificates:
             table = pq.read_table(path)
             notes = table.schema.metadata or {}
             facts = parse_json(notes[_FACTS])
-            sealed = _SEAL not in notes or notes[_SEAL].decode() == _seal(table, notes[_FACTS].decode())
-            table = _with_later_columns(table)
+            sealed = notes[_SEAL].decode() == hash_table(table.replace_schema_metadata(None), notes[_FACTS])
             columns = {name: table.column(name).to_numpy() for name in COLUMNS}
         except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
             raise DataError(f"{path} does not hold certificates") from error
@@ -244,22 +245,6 @@ class Certificates:
         )
 
 
-def _seal(table: Any, facts: str) -> str:
-    """A hash of columns and facts, which finds accidents, not forgers."""
-    digest = hashlib.sha256(facts.encode())
-    for name in table.column_names:
-        digest.update(json.dumps([name, table.column(name).to_pylist()]).encode())
-    return digest.hexdigest()
-
-
-def _with_later_columns(table: Any) -> Any:
-    """A file from before a column existed holds nothing in it."""
-    for name, nothing in (("margin", np.nan), ("parts", "")):
-        if name not in table.column_names:
-            table = table.append_column(name, pa.array([nothing] * table.num_rows))
-    return table
-
-
 @dataclass(frozen=True, eq=False)
 class Votes:
     """What sampling leaves behind, column by column over samples."""
@@ -294,6 +279,7 @@ COLUMNS = (
     "radius",
     "skipped",
     "count",
+    "label_count",
     "runner_up",
     "runner_up_count",
     "n",

@@ -203,7 +203,13 @@ class LatentSmoothing:
         # what rounding may have moved is taken off in the representation, before the constant divides
         off = np.full(len(logits), rounding)
         votes = Votes(
-            chosen, np.zeros(len(logits), bool), count, rival, others[rows, rival], np.full(len(logits), self.n), off
+            chosen=chosen,
+            skipped=np.zeros(len(logits), bool),
+            count=count,
+            runner_up=rival,
+            runner_up_count=others[rows, rival],
+            n=np.full(len(logits), self.n),
+            off_grid=off,
         )
         columns = certified_rows(Gaussian(self.sigma), votes, self.n, self.levels(job.classes))
         if constant > 0:
@@ -211,11 +217,8 @@ class LatentSmoothing:
         else:
             columns["radius"] = np.where(columns["radius"] > 0, diameter(job.domain.shape, "l2"), 0.0)
         return columns | {
-            "chosen": chosen,
-            "count": count,
-            "runner_up": rival,
-            "runner_up_count": votes.runner_up_count,
-            "n": votes.n,
+            "label_count": counts[rows, job.domain.labels],
+            **{name: getattr(votes, name) for name in ("chosen", "count", "runner_up", "runner_up_count", "n")},
             "off_grid": off,
         }
 

@@ -138,7 +138,7 @@ def _threat(text: str, eps: str | None) -> Threat | Deformation:
 
 
 def _show(answers: list[Attacked]) -> None:
-    from shiftproof.evidence.record import seen_note
+    from shiftproof.evidence import seen_note
     from shiftproof.perturbations.threat import eps_text
 
     first = answers[0].results

@@ -91,7 +91,7 @@ def command(
             run_probe(Clean(), trained, place, store, model_name=model, seed=seed, workers=count)
             for place in loaded.measured
         ]
-    table = accuracy_table(Evidence.of(rows), loaded.sources.names, target, seed)
+    table = accuracy_table(Evidence.concat(rows), loaded.sources.names, target, seed)
     kept = card["selection"]
     counts = {domain.name: domain.class_counts for domain in loaded.domains}
     findings = [*shift_findings(table, counts), *data_findings(loaded)]

@@ -1,4 +1,4 @@
-"""Certificates as rows of evidence, and back."""
+"""Certificates as a measurement, and back."""
 
 from __future__ import annotations
 
@@ -9,78 +9,65 @@ from numpy.typing import NDArray
 
 from shiftproof.certification import Certificates
 from shiftproof.certification.certificates import COLUMNS
-from shiftproof.certification.sampling.budget import STOPPED, Levels
-from shiftproof.evidence.record import Evidence
-from shiftproof.perturbations.noise import label
+from shiftproof.certification.sampling.budget import Levels
+from shiftproof.evidence.measurement import Column, Measurement
+from shiftproof.perturbations.noise import NOISES, as_noise, as_record, label
 
-__all__ = ["certificate_columns", "certificates_in"]
+__all__ = ["CERTIFICATE", "certificate_columns", "certificate_facts", "certificates_in"]
 
-_SAME = tuple(name for name in COLUMNS if name not in ("ids", "chosen"))
-"""Columns that certificates and evidence have alike."""
+CERTIFICATE = (
+    Column("chosen", "int", "The class that the votes were counted for; `prediction` is -1 where it is not certified."),
+    Column("radius", "float", "Within which the answer is guaranteed, in `norm` and `units`; 0 where nothing is."),
+    Column("skipped", "bool", "Whether it was not certified because the choice of the class was wrong already."),
+    Column("count", "int", "Votes for the chosen class."),
+    Column("label_count", "int", "Votes for the label; -1 where no votes were counted."),
+    Column("runner_up", "int", "The class with most votes but the chosen one."),
+    Column("runner_up_count", "int", "Votes for it."),
+    Column("n", "int", "Votes in all."),
+    Column("p_lower", "float", "Lower bound on the probability of the chosen class."),
+    Column("p_upper", "float", "Upper bound on that of the runner-up."),
+    Column("bound", "text", "Which bound gave these: clopper-pearson | sequence | exact | none."),
+    Column("off_grid", "float", "How far the sample was from the grid of the noise; taken off the radius."),
+    Column("margin", "float", "Of certificates that count no votes: the margin, over the constant."),
+    Column("parts", "text", "Of certificates that rest on several smoothed classifiers: the votes of each, as JSON."),
+)
+"""What is stored of a certificate: enough to derive every radius again."""
+
+_FACTS = ("classifier", "title", "scale", "constant", "unsound", "norm", "units", "alpha", "guarantee", "precision")
 
 
 def certificate_columns(certificates: Certificates) -> dict[str, NDArray[Any]]:
-    """What evidence keeps of certificates: enough to derive every radius again."""
-    n, levels = len(certificates), certificates.levels
-    columns: dict[str, NDArray[Any]] = {name: getattr(certificates, name) for name in _SAME}
-    if levels is not None:
-        stopped = certificates.bound == STOPPED
-        columns["level"] = np.where(stopped, levels.early, levels.final)
-        columns["rival_level"] = np.where(stopped, levels.early_rival, levels.final_rival)
-    facts = {
-        "classifier": certificates.classifier,
-        "alpha": certificates.alpha,
-        "title": certificates.title,
-        "scale": certificates.scale,
-        "constant": np.nan if certificates.constant is None else certificates.constant,
-        "unsound": certificates.unsound,
-        "noise": "" if certificates.noise is None else label(certificates.noise),
-        "norm": certificates.norm,
-        "units": certificates.units,
-        "guarantee": certificates.guarantee,
-        "precision": certificates.precision,
-        "seconds": float(certificates.details.get("seconds", 0.0)) / n,
+    """A value a sample."""
+    seconds = float(certificates.details.get("seconds", 0.0)) / max(1, len(certificates))
+    columns = {name: getattr(certificates, name) for name in COLUMNS if name != "ids"}
+    return columns | {"seconds": np.full(len(certificates), seconds)}
+
+
+def certificate_facts(certificates: Certificates) -> dict[str, Any]:
+    """What holds for all of them, in a form that fits into JSON."""
+    noise, levels = certificates.noise, certificates.levels
+    # one from outside the catalogue can't be made again from its name
+    known = noise is not None and NOISES.name_of(noise) in NOISES
+    return {
+        **{name: getattr(certificates, name) for name in _FACTS},
+        "votes": certificates.samples,
+        "noise": None if noise is None else label(noise),
+        "noise_options": as_record(noise) if noise is not None and known else None,
+        "levels": None if levels is None else dict(vars(levels)),
     }
-    return columns | {name: np.full(n, value) for name, value in facts.items()}
 
 
-def certificates_in(rows: Evidence, classes: int) -> Certificates:
-    """The certificates that rows of one model, domain and setting record, for a classifier of so many classes."""
-
-    def first(column: str, nothing: Any) -> Any:
-        value = rows[column][0]
-        return nothing if value is None or value != value else value
-
-    columns: dict[str, Any] = {name: rows[name] for name in _SAME}
-    stopped = columns["bound"] == STOPPED
-    level, rival = (np.nan_to_num(np.asarray(rows[name], np.float64)) for name in ("level", "rival_level"))
-    at = {
-        name: float(values[mask].max(initial=0.0))
-        for name, values, mask in (
-            ("final", level, ~stopped),
-            ("final_rival", rival, ~stopped),
-            ("early", level, stopped),
-            ("early_rival", rival, stopped),
-        )
-    }
-    constant = first("constant", None)
-    columns["parts"] = np.array([text or "" for text in columns["parts"]], object)
+def certificates_in(measurement: Measurement, classes: int) -> Certificates:
+    """The certificates that a measurement records, of a classifier of so many classes."""
+    facts, noise, levels = measurement.facts, measurement.fact("noise_options"), measurement.fact("levels")
+    columns: dict[str, Any] = {name: measurement[name] for name in COLUMNS if name != "ids"}
     return Certificates(
-        ids=rows["sample"],
-        chosen=columns["prediction"],
+        ids=measurement["id"].astype(object),
         **columns,
-        norm=str(first("norm", "")),
-        units=str(first("units", "")),
-        alpha=float(first("alpha", 0.0)),
-        guarantee=str(first("guarantee", "")),
-        title=str(first("title", "") or first("noise", "")),
-        classifier=str(first("classifier", "smoothed")),
-        scale=float(first("scale", 0.25)),
-        constant=None if constant is None else float(constant),
-        unsound=str(first("unsound", "")),
-        levels=Levels(**at) if at["final"] or at["early"] else None,
-        samples=int(columns["n"].max(initial=0)),
+        **{name: facts[name] for name in _FACTS},
+        levels=None if levels is None else Levels(**levels),
+        noise=None if noise is None else as_noise(noise),
+        samples=int(facts["votes"]),
         classes=classes,
-        precision=str(first("precision", "")),
-        seed=int(first("seed", 0)),
+        seed=int(facts["seed"]),
     )

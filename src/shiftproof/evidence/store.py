@@ -1,4 +1,4 @@
-"""Evidence on disk: evidence/<model>/<domain>/<probe>.parquet, and the journal of what is still open."""
+"""Evidence on disk: evidence/<model>/<domain>/<probe>-<hash of its setting>.parquet, and journals of open probes."""
 
 from __future__ import annotations
 
@@ -11,30 +11,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shiftproof.errors import DataError
-from shiftproof.evidence.record import SCHEMA, Evidence
+from shiftproof.evidence.evidence import Evidence
+from shiftproof.evidence.measurement import Measurement
 from shiftproof.execution import Journal, parse_json, write_atomically
+from shiftproof.execution.tables import hash_table
 
 __all__ = ["EvidenceStore", "StoredFile", "slug"]
 
+FORMAT = 3
 _LONGEST = 80
-_IDENTITY, _CONTENT = b"shiftproof.identity", b"shiftproof.content"
+_FACTS, _IDENTITY, _SEAL = b"shiftproof.facts", b"shiftproof.identity", b"shiftproof.seal"
 
 
 @dataclass(frozen=True, eq=False)
 class StoredFile:
-    """A file of evidence: its rows, the question that they answer, and whether they are as they were written.
-
-    `untouched` is None for a file from before that was noted.
+    """A file of evidence: what one probe measured, one measurement a setting; the identity of what was asked; and
+    whether it is as it was written.
     """
 
     path: Path
-    rows: Evidence
+    evidence: Evidence
     identity: dict[str, Any]
-    untouched: bool | None
+    untouched: bool
 
 
 class EvidenceStore:
@@ -43,42 +46,39 @@ class EvidenceStore:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def path(self, model: str, domain: str, probe: str) -> Path:
-        """Where the rows of a probe are, or will be."""
-        return self.root / slug(model) / slug(domain) / f"{slug(probe)}.parquet"
+    def path(self, model: str, domain: str, probe: str, setting: str) -> Path:
+        """Where the measurements of a probe are, or will be."""
+        short = hashlib.sha256(setting.encode()).hexdigest()[:8]
+        return self.root / slug(model) / slug(domain) / f"{slug(probe)}-{short}.parquet"
 
     def journal(self, path: Path, identity: dict[str, Any]) -> Journal:
         """The journal of a probe under way."""
         return Journal(path.with_suffix(".journal"), identity)
 
     def finished(self, path: Path, identity: dict[str, Any]) -> Evidence | None:
-        """The rows at `path` if they answer the same question, else None."""
+        """The measurements at `path` if they answer the same question, else None."""
         if not path.is_file():
             return None
-        table = _read(path)
-        stored = (table.schema.metadata or {}).get(_IDENTITY, b"{}")
-        return Evidence(table.replace_schema_metadata(None)) if _identity(path, stored) == identity else None
+        file = _read(path)
+        return file.evidence if file.identity == identity else None
 
-    def finish(self, path: Path, rows: Evidence, identity: dict[str, Any]) -> None:
-        """Write the rows of a probe that has ended, in one atomic step."""
+    def finish(self, path: Path, evidence: Evidence, identity: dict[str, Any]) -> None:
+        """Write what a probe that has ended measured, in one atomic step: facts once, columns one below the other."""
+        table = pa.concat_tables([one.table for one in evidence])
+        facts = [{**one.facts, "samples": len(one)} for one in evidence]
+        notes = {_FACTS: _json({"format": FORMAT, "facts": facts}), _IDENTITY: _json(identity)}
+        notes[_SEAL] = hash_table(table, _json(facts)).encode()
         buffer = io.BytesIO()
-        notes = {_IDENTITY: json.dumps(identity).encode(), _CONTENT: _content(rows.table).encode()}
-        pq.write_table(rows.table.replace_schema_metadata(notes), buffer)
+        pq.write_table(table.replace_schema_metadata(notes), buffer)
         write_atomically(path, buffer.getvalue())
 
     def files(self) -> Iterator[StoredFile]:
         """Every finished file, with what it says of itself."""
-        for path in sorted(self.root.rglob("*.parquet")):
-            table = _read(path)
-            notes = table.schema.metadata or {}
-            rows = table.replace_schema_metadata(None)
-            whole = None if _CONTENT not in notes else notes[_CONTENT].decode() == _content(rows)
-            yield StoredFile(path, Evidence(rows), _identity(path, notes.get(_IDENTITY, b"{}")), whole)
+        yield from map(_read, sorted(self.root.rglob("*.parquet")))
 
     def read(self) -> Evidence:
-        """All finished rows."""
-        tables = [_read(path).replace_schema_metadata(None) for path in sorted(self.root.rglob("*.parquet"))]
-        return Evidence.of([Evidence(table) for table in tables])
+        """All finished measurements."""
+        return Evidence([one for file in self.files() for one in file.evidence])
 
 
 def slug(name: str) -> str:
@@ -93,34 +93,29 @@ def slug(name: str) -> str:
     return f"{safe[:_LONGEST] or 'unnamed'}-{hashlib.blake2b(name.encode(), digest_size=3).hexdigest()}"
 
 
-def _content(table: Any) -> str:
-    """A hash of what is in a table, however it is laid out; columns without a value do not count."""
-    digest = hashlib.sha256()
-    for name in table.column_names:
-        values = table.column(name).to_pylist()
-        if any(value is not None for value in values):
-            digest.update(json.dumps([name, values]).encode())
-    return digest.hexdigest()
+def _json(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True).encode()
 
 
-def _identity(path: Path, stored: bytes) -> dict[str, Any]:
-    try:
-        identity: dict[str, Any] = parse_json(stored)
-    except ValueError as error:
-        raise DataError(f"{path} does not say what its rows are of: {error}") from error
-    return identity if isinstance(identity, dict) else {}
-
-
-def _read(path: Path) -> Any:
+def _read(path: Path) -> StoredFile:
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowInvalid) as error:
         raise DataError(f"{path} is not a readable Parquet file: {error}") from error
-    unknown = [item.name for item in table.schema if item.name not in SCHEMA.names or item != SCHEMA.field(item.name)]
-    if unknown or not table.num_columns:
-        raise DataError(f"{path} does not hold evidence: its columns differ")
-    # a file from before a column existed holds nothing in it
-    missing = [item for item in SCHEMA if item.name not in table.schema.names]
-    for item in missing:
-        table = table.append_column(item, pa.nulls(table.num_rows, item.type))
-    return table.select(SCHEMA.names)
+    notes = table.schema.metadata or {}
+    table = table.replace_schema_metadata(None)
+    try:
+        said, identity = (parse_json(notes.get(key, b"null")) for key in (_FACTS, _IDENTITY))
+        facts, samples = said["facts"], [int(one["samples"]) for one in said["facts"]]
+        whole = said["format"] == FORMAT and isinstance(identity, dict) and sum(samples) == table.num_rows
+    except (ValueError, TypeError, KeyError) as error:
+        raise DataError(f"{path} does not hold evidence: it does not say what its rows are of") from error
+    if not whole or not table.num_rows:
+        raise DataError(f"{path} does not hold evidence: its rows are not those that it says")
+    starts = np.cumsum([0, *samples])
+    measurements = [
+        Measurement({name: value for name, value in one.items() if name != "samples"}, table.slice(start, count))
+        for one, start, count in zip(facts, starts, samples, strict=False)
+    ]
+    sealed = notes.get(_SEAL, b"").decode() == hash_table(table, _json(facts))
+    return StoredFile(path, Evidence(measurements), identity, sealed)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,13 @@ from shiftproof.attacks import Base, Smoothed
 from shiftproof.attacks.attack import as_attack, as_victim, attack_samples, check_eps, check_victim
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
+from shiftproof.evidence import Column
 from shiftproof.perturbations.deformation import Deformation
 from shiftproof.perturbations.noise import as_noise, label
 from shiftproof.perturbations.threat import parse_eps
-from shiftproof.probes.probe import PROBES, Columns, ProbeTask, measure_blocks, seconds_a_sample, under_each
+from shiftproof.probes.blocks import Columns, ProbeTask, measure_blocks
+from shiftproof.probes.costs import seconds_a_sample
+from shiftproof.probes.probe import PROBES, Probe, Result, under_each
 from shiftproof.types import Cost, Positive
 
 __all__ = ["Attack", "Sizes", "as_sizes"]
@@ -47,12 +50,14 @@ Sizes = Annotated[tuple[float, ...], PlainValidator(as_sizes)]
 
 @PROBES.register("attack", cost="as the attack says, times samples and with votes if the classifier is smoothed")
 @dataclass(frozen=True)
-class Attack:
+class Attack(Probe):
     """Predictions on attacked samples: `{name: attack, attack: {name: pgd, threat: linf:8/255, steps: 20}}`.
 
     `eps` are further sizes, such as [2/255, 4/255]: accuracy never rises with them, because what is found within one
     is inside the larger ones. With `smoothed` (a noise), the victim is the majority vote under it.
     """
+
+    columns: ClassVar = (Column("distance", "float", "How far the attack went, in the threat's norm and units."),)
 
     attack: Annotated[Any, PlainValidator(as_attack)]
     eps: Sizes = ()
@@ -85,13 +90,13 @@ class Attack:
         """What tells it from other attack probes of a study."""
         return self._title(self.attack.threat.eps)
 
-    def collect(self, task: ProbeTask) -> Columns:
+    def collect(self, task: ProbeTask) -> list[Result]:
         """Predictions after the attack, and how far it went, within each size."""
         check_victim(self._victim(task.model, task.seed), task.domain)
         columns = measure_blocks(partial(self.measure, seed=task.seed), task, with_ids=True, most=_TOGETHER)
         threat = self.attack.threat
         # how many votes judged the attack: few can miss a majority
-        judged = {} if self.smoothed is None else {"noise": label(self.smoothed), "n": self.votes}
+        judged = {} if self.smoothed is None else {"noise": label(self.smoothed), "votes": self.votes}
         facts = {"norm": threat.norm, "units": self._units(), **judged}
         settings = [
             {"setting": f"{self!r} at {eps:g}", "title": self._title(eps), "eps": eps, **facts} for eps in self.budgets

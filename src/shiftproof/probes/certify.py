@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator
 from torch import nn
@@ -15,10 +15,11 @@ from shiftproof.certification.checks import check_classifier
 from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import UsageError
-from shiftproof.evidence.certificates import certificate_columns
+from shiftproof.evidence.certificates import CERTIFICATE, certificate_columns, certificate_facts
 from shiftproof.models.prepare import Backend, Precision
 from shiftproof.perturbations.noise import as_noise
-from shiftproof.probes.probe import PROBES, Columns, ProbeTask
+from shiftproof.probes.blocks import ProbeTask
+from shiftproof.probes.probe import PROBES, Probe, Result
 from shiftproof.types import Cost
 
 __all__ = ["Certify", "as_certifier"]
@@ -38,8 +39,10 @@ def as_certifier(value: Any) -> Any:
 
 @PROBES.register("certify", cost="as the certifier says: n0 + n forward passes a sample for randomized smoothing")
 @dataclass(frozen=True)
-class Certify:
+class Certify(Probe):
     """Certificates: `{name: certify, certifier: {name: randomized-smoothing, noise: gaussian:0.25, n: 10000}}`."""
+
+    columns: ClassVar = CERTIFICATE
 
     certifier: Annotated[Any, BeforeValidator(as_certifier)] = field(
         default_factory=lambda: RandomizedSmoothing(as_noise("gaussian:0.25"))
@@ -60,8 +63,8 @@ class Certify:
         """What tells it from other certify probes of a study."""
         return f"certify, {self.certifier.title}"
 
-    def collect(self, task: ProbeTask) -> Columns:
-        """Certificates of all samples, as columns."""
+    def collect(self, task: ProbeTask) -> list[Result]:
+        """Certificates of all samples."""
         job = self.job(task.model, task.domain, task.workers)
         job = replace(
             job,
@@ -71,7 +74,8 @@ class Certify:
             label=task.label,
             calibration=task.calibration,
         )
-        return certificate_columns(self.certifier.certify(job))
+        certificates = self.certifier.certify(job)
+        return [Result(certificate_columns(certificates), certificate_facts(certificates))]
 
     def check(self, model: nn.Module, domain: Domain, calibration: Domains | None) -> None:
         """Refuse a model to which the certifier does not apply."""
@@ -81,6 +85,11 @@ class Certify:
         """By a trial on a few samples."""
         cost: Cost = self.certifier.estimate(self.job(model, domain, workers))
         return cost
+
+    def passes(self, model: nn.Module) -> int:
+        """Votes of one sample, at most; one where none are counted."""
+        voting = self.certifier
+        return int(getattr(voting, "n0", 0) + getattr(voting, "n", getattr(voting, "samples", 1)))
 
     def job(self, model: nn.Module, domain: Domain, workers: int = 1) -> Job:
         """What the certifier is given."""

@@ -1,13 +1,14 @@
 """Predictions on the samples as they are."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from shiftproof.domains import Domain
-from shiftproof.probes.probe import PROBES, Columns, ProbeTask, answers_of, block_cost, measure_blocks
+from shiftproof.probes.blocks import Columns, ProbeTask, answers_of, measure_blocks
+from shiftproof.probes.costs import block_cost
+from shiftproof.probes.probe import PROBES, Probe, Result
 from shiftproof.types import Cost
 
 __all__ = ["Clean"]
@@ -15,14 +16,12 @@ __all__ = ["Clean"]
 
 @PROBES.register("clean", cost="1 forward pass a sample")
 @dataclass(frozen=True)
-class Clean:
+class Clean(Probe):
     """Predictions on the samples as they are."""
 
-    classifier: ClassVar[str] = "base"
-
-    def collect(self, task: ProbeTask) -> Columns:
+    def collect(self, task: ProbeTask) -> list[Result]:
         """Predictions of all samples."""
-        return measure_blocks(self.measure, task)
+        return [Result(measure_blocks(self.measure, task))]
 
     def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
         """One pass a sample."""

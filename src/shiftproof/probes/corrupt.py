@@ -16,15 +16,9 @@ from shiftproof.catalogue import checked_options
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
 from shiftproof.perturbations.corruptions import CORRUPTIONS, EXTRA, STANDARD, Constants, constants_for, corrupt
-from shiftproof.probes.probe import (
-    PROBES,
-    Columns,
-    ProbeTask,
-    answers_of,
-    measure_blocks,
-    trial_cost,
-    under_each,
-)
+from shiftproof.probes.blocks import Columns, ProbeTask, answers_of, measure_blocks
+from shiftproof.probes.costs import trial_cost
+from shiftproof.probes.probe import PROBES, Probe, Result, under_each
 from shiftproof.types import Cost
 
 __all__ = ["Corrupt", "as_corruptions"]
@@ -59,7 +53,7 @@ def _as_severities(value: Any) -> tuple[int, ...]:
 
 @PROBES.register("corrupt", cost="1 forward pass a sample, corruption and severity")
 @dataclass(frozen=True)
-class Corrupt:
+class Corrupt(Probe):
     """Predictions on corrupted samples: `{name: corrupt, corruptions: standard, severities: [1, 3, 5]}`.
 
     `corruptions`: standard (15), all (19), a group (noise, blur, weather, digital, extra), or names. `constants`:
@@ -70,7 +64,6 @@ class Corrupt:
     severities: Annotated[tuple[int, ...], PlainValidator(_as_severities)] = SEVERITIES
     constants: Constants = "auto"
 
-    classifier: ClassVar[str] = "base"
     title: ClassVar[str] = "corrupted"
 
     def __post_init__(self) -> None:
@@ -88,7 +81,7 @@ class Corrupt:
         """Every corruption at every severity."""
         return [(name, severity) for name in self.corruptions for severity in self.severities]
 
-    def collect(self, task: ProbeTask) -> Columns:
+    def collect(self, task: ProbeTask) -> list[Result]:
         """Predictions under each; a sample's corruption depends on the seed and its id alone."""
         columns = measure_blocks(partial(self.measure, seed=task.seed), task, with_ids=True, most=_TOGETHER)
         constants = constants_for(task.domain.shape, self.constants)
@@ -96,6 +89,7 @@ class Corrupt:
             {
                 "corruption": name,
                 "severity": severity,
+                "constants": constants,
                 "setting": f"{name} {severity}, {constants} constants",
                 "title": f"{name} {severity}",
             }

@@ -16,9 +16,10 @@ from shiftproof.certification.representations import encode, linear_parts, one_p
 from shiftproof.certification.transfer import transferred_radius
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import DataError
-from shiftproof.evidence import Evidence
+from shiftproof.evidence import Column, Evidence
 from shiftproof.perturbations.noise.gaussian import Gaussian
-from shiftproof.probes.probe import PROBES, Columns, ProbeTask
+from shiftproof.probes.blocks import ProbeTask
+from shiftproof.probes.probe import PROBES, Probe, Result
 from shiftproof.types import Cost, Finding
 
 __all__ = ["Counterfactual", "counterfactual_findings"]
@@ -29,18 +30,22 @@ MOST = 0.9
 
 @PROBES.register("counterfactual", cost="2 forward passes a sample")
 @dataclass(frozen=True)
-class Counterfactual:
+class Counterfactual(Probe):
     """Each sample and its twin in the other domain: how far apart their representations are, and what that leaves.
 
     Rows are of the twins: `prediction` there, `distance` to the sample in the representation, `margin` there of the
     sample's class, and `radius`, which the sample's certificate guarantees there (GLEAN, corrected).
     """
 
-    classifier: ClassVar[str] = "base"
+    columns: ClassVar = (
+        Column("radius", "float", "Within which the sample's certificate still guarantees its class at the twin."),
+        Column("distance", "float", "Between the two representations (l2)."),
+        Column("margin", "float", "Of the sample's class at the twin; negative where another wins."),
+    )
     title: ClassVar[str] = "counterfactual pairs"
 
-    def collect(self, task: ProbeTask) -> Columns:
-        """Columns over the samples of a domain that knows their twins."""
+    def collect(self, task: ProbeTask) -> list[Result]:
+        """Of the samples of a domain that knows their twins."""
         twins = _twins(task.domain)
         parts = linear_parts(task.model, task.domain.shape, "l2", needs_split=True)
         here, there = (encode(_job(task.model, domain), parts, "l2") for domain in (task.domain, twins))
@@ -51,15 +56,14 @@ class Counterfactual:
         radius = transferred_radius(own, apart, parts.constant) if parts.constant > 0 else np.maximum(own, 0.0)
         prediction, lead = margins(parts.logits(there.values), parts.weight, "l2")
         n = len(task.domain)
-        facts = {"norm": "l2", "units": Gaussian.units, "constant": parts.constant, "title": self.title}
-        return {
+        columns = {
             "prediction": prediction,
             "radius": radius,
             "distance": distance,
             "margin": np.where(prediction == winner, lead, -lead),
             "seconds": np.full(n, (here.seconds + there.seconds) / n),
-            **{name: np.full(n, value) for name, value in facts.items()},
         }
+        return [Result(columns, {"norm": "l2", "units": Gaussian.units, "constant": parts.constant})]
 
     def check(self, model: nn.Module, domain: Domain, calibration: Domains | None) -> None:
         """Refuse data without twins, and models without a constant."""
@@ -74,24 +78,21 @@ class Counterfactual:
 
 def counterfactual_findings(evidence: Evidence) -> Iterator[Finding]:
     """Whether the guarantee that is carried across holds on the other side, and how much of it there is."""
-    rows = evidence.where(probe="counterfactual")
-    for model in rows.distinct("model"):
-        for domain in rows.where(model=model).distinct("domain"):
-            pairs = rows.where(model=model, domain=domain)
-            radius, constant = pairs["radius"].astype(np.float64), float(pairs["constant"][0])
-            # what is there, in units of the input, must be no less than what was promised
-            lead = pairs["margin"].astype(np.float64)
-            actual = lead / constant if constant > 0 else np.where(lead > 0, np.inf, lead)
-            broken = (radius > 0) & (radius > actual * (1 + 1e-6) + 1e-6)
-            what = (
-                f"{model}: samples of {domain} as they would look elsewhere are {pairs['distance'].mean():.3g} away in "
-                f"the representation; {(radius > 0).mean():.0%} are guaranteed to keep their class"
-            )
-            if broken.any():
-                yield Finding("fail", "transfer-broken", f"{what}, but {int(broken.sum())} have less than promised")
-            else:
-                kept = float((actual > 0).mean())
-                yield Finding("pass" if kept > MOST else "warn", "transfer-holds", f"{what}, {kept:.0%} do")
+    for pairs in evidence.where(probe="counterfactual"):
+        radius, lead, constant = pairs["radius"], pairs["margin"], float(pairs.fact("constant"))
+        # what is there, in units of the input, must be no less than what was promised
+        actual = lead / constant if constant > 0 else np.where(lead > 0, np.inf, lead)
+        broken = (radius > 0) & (radius > actual * (1 + 1e-6) + 1e-6)
+        what = (
+            f"{pairs.model}: samples of {pairs.domain} as they would look elsewhere are "
+            f"{pairs['distance'].mean():.3g} away in the representation; {(radius > 0).mean():.0%} are guaranteed to "
+            "keep their class"
+        )
+        if broken.any():
+            yield Finding("fail", "transfer-broken", f"{what}, but {int(broken.sum())} have less than promised")
+        else:
+            kept = float((actual > 0).mean())
+            yield Finding("pass" if kept > MOST else "warn", "transfer-holds", f"{what}, {kept:.0%} do")
 
 
 def _twins(domain: Domain) -> Domain:

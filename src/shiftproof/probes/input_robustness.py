@@ -14,8 +14,11 @@ from torch import Tensor, nn
 from shiftproof.attacks.attack import check_eps
 from shiftproof.certification.input_robustness import Measured
 from shiftproof.domains import Domain
+from shiftproof.evidence import Column
 from shiftproof.perturbations.threat import ThreatOption, as_threat
-from shiftproof.probes.probe import PROBES, Columns, ProbeTask, answers_of, measure_blocks, trial_cost
+from shiftproof.probes.blocks import Columns, ProbeTask, answers_of, measure_blocks
+from shiftproof.probes.costs import trial_cost
+from shiftproof.probes.probe import PROBES, Probe, Result
 from shiftproof.types import Cost, Positive
 
 __all__ = ["InputRobustness"]
@@ -25,7 +28,7 @@ _TOGETHER = 64
 
 @PROBES.register("input-robustness", cost="2 steps forward and backward a sample, and a proof where layers are known")
 @dataclass(frozen=True)
-class InputRobustness:
+class InputRobustness(Probe):
     """How much the loss changes within a threat, at least and at most: `{name: input-robustness, threat: linf:2/255}`.
 
     `loss_change` is the largest change that gradients found, `loss_bound` one that no change of the input exceeds,
@@ -35,7 +38,10 @@ class InputRobustness:
     threat: ThreatOption
     steps: Positive = 20
 
-    classifier: ClassVar[str] = "base"
+    columns: ClassVar = (
+        Column("loss_change", "float", "The largest change of the loss that gradients found."),
+        Column("loss_bound", "float", "One that no change of the input exceeds; not a number where none is known."),
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "threat", as_threat(self.threat))
@@ -46,11 +52,11 @@ class InputRobustness:
         """What tells it from other probes."""
         return f"change of the loss, {self.threat}"
 
-    def collect(self, task: ProbeTask) -> Columns:
+    def collect(self, task: ProbeTask) -> list[Result]:
         """Of all samples."""
         columns = measure_blocks(partial(self.measure, seed=task.seed), task, with_ids=True, most=_TOGETHER)
         facts = {"eps": self.threat.eps, "norm": self.threat.norm, "units": self.threat.units}
-        return columns | {name: np.full(len(task.domain), value) for name, value in facts.items()}
+        return [Result(columns, facts)]
 
     def passes(self, model: nn.Module) -> int:
         """Forward passes of one sample."""

@@ -17,7 +17,9 @@ from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.adaptation import adapt_batchnorm, batchnorm_layers
 from shiftproof.perturbations.noise import NoiseOption, as_noise, draw, label
-from shiftproof.probes.probe import PROBES, Columns, ProbeTask, answers_of, block_cost, measure_blocks
+from shiftproof.probes.blocks import Columns, ProbeTask, answers_of, measure_blocks
+from shiftproof.probes.costs import block_cost
+from shiftproof.probes.probe import PROBES, Probe, Result
 from shiftproof.rng import numpy_generator
 from shiftproof.types import Cost
 
@@ -26,7 +28,7 @@ __all__ = ["Noisy"]
 
 @PROBES.register("noisy", cost="1 forward pass a sample")
 @dataclass(frozen=True)
-class Noisy:
+class Noisy(Probe):
     """Predictions with one draw of noise on each sample: `{name: noisy, noise: gaussian:0.5, adapted: true}`.
 
     With `adapted`, of the model whose BatchNorm is adapted to that noise on `calibration` training images.
@@ -52,7 +54,7 @@ class Noisy:
         """What tells it from other probes of a study."""
         return f"under noise, {label(self.noise)}{', adapted' if self.adapted else ''}"
 
-    def collect(self, task: ProbeTask) -> Columns:
+    def collect(self, task: ProbeTask) -> list[Result]:
         """Predictions of all samples; each has its own noise, whatever the others are."""
         model = task.model
         if self.adapted:
@@ -60,7 +62,7 @@ class Noisy:
             images.check_apart(task.domain)
             model = adapt_batchnorm(model, images.inputs, self.noise.scale, momentum=self.momentum)
         columns = measure_blocks(partial(self.measure, seed=task.seed), replace(task, model=model), with_ids=True)
-        return columns | {"noise": np.full(len(task.domain), label(self.noise))}
+        return [Result(columns, {"noise": label(self.noise)})]
 
     def check(self, model: nn.Module, domain: Domain, calibration: Domains | None) -> None:
         """Refuse to adapt a model that has nothing to adapt."""

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftproof.evidence import Evidence
+from shiftproof.evidence import Evidence, Measurement
 from shiftproof.types import Finding
 
 __all__ = ["sandwich_findings", "sandwich_summary"]
@@ -21,9 +21,8 @@ _EDGE = 6.5
 
 def sandwich_findings(evidence: Evidence) -> Iterator[Finding]:
     """Failures where the same classifier is certified and yet wrong; where classifiers differ, both numbers."""
-    for model in evidence.distinct("model"):
-        for domain in evidence.where(model=model).distinct("domain"):
-            yield from _findings(evidence.where(model=model, domain=domain), f"{model} on {domain}")
+    for part in evidence.by("model", "domain"):
+        yield from _findings(part, f"{part[0].model} on {part[0].domain}")
 
 
 def sandwich_summary(evidence: Evidence) -> list[Finding]:
@@ -47,63 +46,57 @@ def sandwich_summary(evidence: Evidence) -> list[Finding]:
     return [Finding("pass", "sandwich-holds", message)]
 
 
-def _findings(rows: Evidence, name: str) -> Iterator[Finding]:
-    yield from _attacked_and_clean(rows, name)
-    certified = rows.where(probe="certify")
-    for setting in certified.distinct("setting"):
-        held = certified.where(setting=setting)
-        if held["unsound"][0]:
-            continue
-        for probe in ("clean", "attack"):
-            others = rows.where(probe=probe)
-            for other in others.distinct("setting"):
-                yield from _compared(held, others.where(setting=other), name, probe)
+def _findings(part: Evidence, name: str) -> Iterator[Finding]:
+    yield from _attacked_and_clean(part, name)
+    for held in part.where(probe="certify"):
+        if not held.fact("unsound"):
+            for other in [*part.where(probe="clean"), *part.where(probe="attack")]:
+                yield from _compared(held, other, name)
 
 
-def _attacked_and_clean(rows: Evidence, name: str) -> Iterator[Finding]:
+def _attacked_and_clean(part: Evidence, name: str) -> Iterator[Finding]:
     """No sample that is wrong as it is can be right after an attack: an attack leaves those alone."""
-    clean, attacked = rows.where(probe="clean"), rows.where(probe="attack", classifier="base")
-    for setting in attacked.distinct("setting") if len(clean) else []:
-        other = attacked.where(setting=setting)
-        right = dict(zip(clean["sample"].tolist(), clean["correct"].tolist(), strict=True))
-        after = zip(other["sample"].tolist(), other["correct"].tolist(), strict=True)
-        risen = [sample for sample, correct in after if correct and not right.get(sample, True)]
-        if risen:
-            message = f"{name}: {len(risen)} samples are wrong as they are and right under {other['title'][0]}, such as"
-            yield Finding("fail", "sandwich-broken", f"{message} {risen[0]}", {"samples": len(risen)})
-        else:
-            # an attack leaves alone what is wrong: that this holds is no news, that it does not would be
-            message = f"{name}: no sample is wrong as it is and right under {other['title'][0]}"
-            yield Finding("pass", "attacked-below-clean", message)
+    for clean in part.where(probe="clean"):
+        right = dict(zip(clean["id"].tolist(), clean["correct"].tolist(), strict=True))
+        for other in part.where(probe="attack", classifier="base"):
+            after = zip(other["id"].tolist(), other["correct"].tolist(), strict=True)
+            risen = [sample for sample, correct in after if correct and not right.get(sample, True)]
+            if risen:
+                message = f"{name}: {len(risen)} samples are wrong as they are and right under {other.title}, such as"
+                yield Finding("fail", "sandwich-broken", f"{message} {risen[0]}", {"samples": len(risen)})
+            else:
+                # an attack leaves alone what is wrong: that this holds is no news, that it does not would be
+                message = f"{name}: no sample is wrong as it is and right under {other.title}"
+                yield Finding("pass", "attacked-below-clean", message)
 
 
-def _compared(held: Evidence, other: Evidence, name: str, probe: str) -> Iterator[Finding]:
-    title = str(held["title"][0] or held["noise"][0])
-    eps = float(other["eps"][0]) if probe == "attack" else 0.0
+def _compared(held: Measurement, other: Measurement, name: str) -> Iterator[Finding]:
+    title, attacked = held.title, other.probe == "attack"
+    eps = float(other.fact("eps")) if attacked else 0.0
     # in which norm nothing is added to an input does not matter
-    if eps > 0 and any(other[fact][0] != held[fact][0] for fact in ("norm", "units")):
+    if eps > 0 and any(other.fact(name) != held.fact(name) for name in ("norm", "units")):
         return
-    known = dict(zip(other["sample"].tolist(), range(len(other)), strict=True))
-    pairs = np.array([(i, known[one]) for i, one in enumerate(held["sample"].tolist()) if one in known], np.int64)
+    known = dict(zip(other["id"].tolist(), range(len(other)), strict=True))
+    pairs = np.array([(i, known[one]) for i, one in enumerate(held["id"].tolist()) if one in known], np.int64)
     if not len(pairs):
         return
     mine, theirs = pairs[:, 0], pairs[:, 1]
-    radius = np.where(held["skipped"].astype(bool), 0.0, held["radius"].astype(np.float64))[mine]
+    radius = np.where(held["skipped"], 0.0, held["radius"])[mine]
     # finitely many votes can miss a majority that is thin: at the very edge of a radius they prove nothing
-    votes = float(other["n"][0] or 1.0) if probe == "attack" else 1.0
-    edge = _EDGE / votes**0.5 * float(held["scale"][0]) if held["classifier"][0] == "smoothed" else 0.0
+    votes = float(other.fact("votes") or 1.0)
+    edge = _EDGE / votes**0.5 * float(held.fact("scale")) if held.classifier == "smoothed" else 0.0
     beyond: NDArray[np.bool_] = radius > eps * (1 + _SLACK)
     safe: NDArray[np.bool_] = radius > eps * (1 + _SLACK) + edge
-    right_there, right = held["correct"].astype(bool)[mine], other["correct"].astype(bool)[theirs]
+    right_there, right = held["correct"][mine], other["correct"][theirs]
     # the class counts, not whether it is right: a vote that is wrong and certified is as wrong when it is measured
     same = held["prediction"][mine] == other["prediction"][theirs]
     same &= right_there == right
-    what = "as they are" if probe == "clean" else f"under an attack of {other['norm'][0]} {eps:g}"
+    what = f"under an attack of {other.fact('norm')} {eps:g}" if attacked else "as they are"
     if _same_classifier(held, other):
         broken = safe & ~same
-        expected = float(held["alpha"][0]) * int((radius > 0).sum())
+        expected = float(held.fact("alpha")) * int((radius > 0).sum())
         if broken.any():
-            sample = held["sample"][mine[int(np.argmax(broken))]]
+            sample = held["id"][mine[int(np.argmax(broken))]]
             message = (
                 f"{name}, {title}: {int(broken.sum())} samples are certified beyond {eps:g} and get another class "
                 f"{what}, such as {sample}"
@@ -118,19 +111,18 @@ def _compared(held: Evidence, other: Evidence, name: str, probe: str) -> Iterato
                 f"{what}{edge_text}"
             )
             yield Finding("pass", "sandwich-holds", message, {"samples": int(safe.sum()), "eps": eps})
-    elif probe == "attack":
+    elif attacked:
         message = (
             f"{name}, {title}: {(beyond & right_there).mean():.1%} certified right beyond {eps:g} "
-            f"({held['classifier'][0]} classifier), "
-            f"{right.mean():.1%} right {what} ({other['classifier'][0]} classifier): no order is claimed"
+            f"({held.classifier} classifier), "
+            f"{right.mean():.1%} right {what} ({other.classifier} classifier): no order is claimed"
         )
         yield Finding("pass", "sandwich-other-classifier", message)
 
 
-def _same_classifier(held: Evidence, other: Evidence) -> bool:
+def _same_classifier(held: Measurement, other: Measurement) -> bool:
     """The same kind, and for smoothed ones the same noise."""
-    if held["classifier"][0] != other["classifier"][0]:
+    if held.classifier != other.classifier:
         return False
-    if held["classifier"][0] == "base":
-        return True
-    return bool(held["classifier"][0] == "smoothed" and held["noise"][0] and held["noise"][0] == other["noise"][0])
+    noise = held.fact("noise")
+    return held.classifier == "base" or (held.classifier == "smoothed" and bool(noise) and noise == other.fact("noise"))

@@ -14,9 +14,12 @@ from shiftproof.attacks.attack import check_eps
 from shiftproof.attacks.input_search import InputSearch, search_samples
 from shiftproof.attacks.representation import adversarial_representation, linear_head
 from shiftproof.domains import Domain
+from shiftproof.evidence import Column
 from shiftproof.perturbations.threat import ThreatOption, as_threat
 from shiftproof.probes.attack import Sizes, as_sizes
-from shiftproof.probes.probe import PROBES, Columns, ProbeTask, measure_blocks, trial_cost, under_each
+from shiftproof.probes.blocks import Columns, ProbeTask, measure_blocks
+from shiftproof.probes.costs import trial_cost
+from shiftproof.probes.probe import PROBES, Probe, Result, under_each
 from shiftproof.types import Cost, Positive
 
 __all__ = ["Search"]
@@ -29,7 +32,7 @@ _TOGETHER = 64
     "search", paper="Provably Robust Transfer, 2022", cost="steps + 4 forward, steps backward a sample and size"
 )
 @dataclass(frozen=True)
-class Search:
+class Search(Probe):
     """Inputs whose representation comes near an adversarial one: `{name: search, threat: linf:0.1, eps: [0.02, 0.05]}`.
 
     `prediction` is what the model says to what was found within each size, 0 among them; a changed one is a success,
@@ -42,7 +45,10 @@ class Search:
     steps: Positive = 200
     lr: float = 0.05
 
-    classifier: ClassVar[str] = "base"
+    columns: ClassVar = (
+        Column("distance", "float", "How far the input moved, in the threat's norm."),
+        Column("latent_distance", "float", "How far the representation moved (l2), over the length of the one before."),
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "threat", as_threat(self.threat))
@@ -60,15 +66,15 @@ class Search:
         """What tells it from other probes."""
         return f"search, {self.threat}"
 
-    def collect(self, task: ProbeTask) -> Columns:
+    def collect(self, task: ProbeTask) -> list[Result]:
         """Predictions and distances within each size, and of the nearest adversarial representation."""
         columns = measure_blocks(partial(self.measure, seed=task.seed), task, with_ids=True, most=_TOGETHER)
-        facts = {"norm": self.threat.norm, "units": self.threat.units}
+        facts = {"norm": self.threat.norm, "units": self.threat.units, "search": repr(self)}
         settings = [
             {"setting": f"{self!r} at {eps:g}", "title": f"search, {self.threat.at(eps)}", "eps": eps, **facts}
             for eps in self.budgets
         ]
-        nearest = {"setting": f"{self!r}, {REPRESENTATION}", "title": REPRESENTATION, "eps": np.nan, **facts}
+        nearest = {"setting": f"{self!r}, {REPRESENTATION}", "title": REPRESENTATION, "eps": None, **facts}
         return under_each([*settings, nearest], columns)
 
     def check(self, model: nn.Module, domain: Domain, calibration: object) -> None:

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from shiftproof.certification import Certificates
-from shiftproof.evidence import Evidence
+from shiftproof.evidence import Evidence, Measurement, seen_note
 from shiftproof.evidence.certified import NOTHING, abstention_rate, credit, curve, curve_band, envelope, mean_credit
-from shiftproof.evidence.record import seen_note
 from shiftproof.execution import write_atomically
 from shiftproof.report.cells import csv_text
 from shiftproof.report.chart import PALETTE, chart_png, chart_svg
@@ -31,7 +29,6 @@ __all__ = [
     "nice_radii",
     "series_of",
     "series_of_evidence",
-    "sound",
     "write_certified",
 ]
 
@@ -121,49 +118,31 @@ def series_of(
 
 
 def series_of_evidence(evidence: Evidence) -> list[Series]:
-    """From the rows of `certify` probes, in their order."""
-    certified = sound(evidence.where(probe="certify"))
-    found = []
-    for model in certified.distinct("model"):
-        for setting in certified.where(model=model).distinct("setting"):
-            for domain in certified.where(model=model, setting=setting).distinct("domain"):
-                found.append(_series(certified.where(model=model, setting=setting, domain=domain)))
-    return found
+    """From the measurements of `certify` probes, by model and setting."""
+    # rules that prove nothing are never shown as certified
+    certified = Evidence([one for one in evidence.where(probe="certify") if not one.fact("unsound")])
+    return [_series(one) for part in certified.by("model", "setting") for one in part]
 
 
-def sound(rows: Evidence) -> Evidence:
-    """Without rows of rules that prove nothing, which are never shown as certified."""
-    return Evidence(rows.table.filter(pc.equal(pc.fill_null(rows.table.column("unsound"), ""), "")))
-
-
-def _scale(recorded: Any) -> float:
-    """Rows from before there was such a column have none."""
-    return 0.25 if recorded is None or recorded != recorded else float(recorded)
-
-
-def _series(rows: Evidence) -> Series:
-    def first(column: str) -> Any:
-        return rows[column][0]
-
-    skipped = rows["skipped"].astype(bool)
-    prediction = rows["prediction"]
+def _series(one: Measurement) -> Series:
+    skipped = one["skipped"]
     return Series(
-        str(first("model")),
-        str(first("domain")),
-        str(first("setting")),
-        str(first("title") or first("noise")),
-        _scale(first("scale")),
-        np.where(rows["correct"].astype(bool) & ~skipped, rows["radius"], NOTHING),
-        rows.sample("radius").units,
-        rows.grouped,
-        None if skipped.any() else float((prediction < 0).mean()),
-        bool((rows["bound"] == "sequence").any()),
-        str(first("norm")),
-        str(first("units")),
-        float(first("alpha")),
-        str(first("guarantee")),
-        str(first("classifier")),
-        rows.seen_in_training,
+        one.model,
+        one.domain,
+        one.setting,
+        one.title,
+        float(one.fact("scale")),
+        np.where(one["correct"] & ~skipped, one["radius"], NOTHING),
+        one.units_of,
+        one.grouped,
+        None if skipped.any() else float((one["prediction"] < 0).mean()),
+        bool((one["bound"] == "sequence").any()),
+        str(one.fact("norm")),
+        str(one.fact("units")),
+        float(one.fact("alpha")),
+        str(one.fact("guarantee")),
+        one.classifier,
+        one.seen_in_training,
     )
 
 

@@ -71,19 +71,13 @@ def group_of(corruption: str) -> str:
 
 def corrupted_of(evidence: Evidence) -> list[Corrupted]:
     """One for each model and domain that was corrupted."""
-    rows, clean, found = evidence.where(probe="corrupt"), evidence.where(probe="clean"), []
-    for model in rows.distinct("model"):
-        for domain in rows.where(model=model).distinct("domain"):
-            part, before = rows.where(model=model, domain=domain), clean.where(model=model, domain=domain)
-            keys = np.array([f"{n} {s}" for n, s in zip(part["corruption"], part["severity"], strict=True)])
-            correct = part["correct"].astype(np.float64)
-            accuracy = {}
-            for key in dict.fromkeys(keys.tolist()):
-                name, severity = key.rsplit(" ", 1)
-                accuracy[name, int(severity)] = float(correct[keys == key].mean())
-            base = float(before["correct"].astype(np.float64).mean()) if len(before) else None
-            constants = str(part["setting"][0]).split(", ")[-1].removesuffix(" constants")
-            found.append(Corrupted(str(model), str(domain), base, accuracy, constants))
+    found = []
+    for part in evidence.where(probe="corrupt").by("model", "domain"):
+        first = part[0]
+        before = evidence.where(probe="clean", model=first.model, domain=first.domain)
+        accuracy = {(one.fact("corruption"), one.fact("severity")): float(one["correct"].mean()) for one in part}
+        base = float(before[0]["correct"].mean()) if len(before) else None
+        found.append(Corrupted(first.model, first.domain, base, accuracy, str(first.fact("constants"))))
     return found
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
 
-from shiftproof.evidence import Evidence, metrics
-from shiftproof.evidence.record import seen_note, worst_seen
+import numpy as np
+
+from shiftproof.evidence import Evidence, Measurement, metrics, seen_note, worst_seen
 from shiftproof.report.certified import Series
 from shiftproof.report.tables import Row, Table, points
 from shiftproof.types import Finding
@@ -53,35 +54,29 @@ def _finding(row: Row, table: Table, labels: Mapping[str, Mapping[str, int]]) ->
 def constant_findings(evidence: Evidence) -> Iterator[Finding]:
     """One warning a model, setting and domain with one answer to all samples: what holds of it there says nothing."""
     for probe, title in (("clean", "the model"), ("certify", "the certified classifier")):
-        rows = evidence.where(probe=probe)
-        for model in rows.distinct("model"):
-            for setting in rows.where(model=model).distinct("setting"):
-                part = rows.where(model=model, setting=setting)
-                which = f" ({part['title'][0]})" if probe == "certify" else ""
-                constant = [domain for domain in part.distinct("domain") if _is_constant(part.where(domain=domain))]
-                if constant:
-                    message = f"{model}: {title}{which} gives one answer to every sample of {', '.join(constant)}"
-                    yield Finding("warn", "constant-answer", f"{message}, and is robust there in that alone")
+        for part in evidence.where(probe=probe).by("model", "setting"):
+            which = f" ({part[0].title})" if probe == "certify" else ""
+            constant = [one.domain for one in part if _is_constant(one)]
+            if constant:
+                message = f"{part[0].model}: {title}{which} gives one answer to every sample of {', '.join(constant)}"
+                yield Finding("warn", "constant-answer", f"{message}, and is robust there in that alone")
 
 
-def _is_constant(rows: Evidence) -> bool:
-    return len(set(rows["prediction"].tolist()) - {-1}) == 1 and len(set(rows["label"].tolist())) > 1
+def _is_constant(one: Measurement) -> bool:
+    return len(set(one["prediction"].tolist()) - {-1}) == 1 and len(set(one["label"].tolist())) > 1
 
 
 def unsound_findings(evidence: Evidence) -> Iterator[Finding]:
     """One failure a model and rule that proves nothing: what it claims, and that it is not certified."""
-    claims = evidence.where(probe="certify")
-    for model in claims.distinct("model"):
-        for setting in claims.where(model=model).distinct("setting"):
-            rows = claims.where(model=model, setting=setting)
-            rule = rows["unsound"][0]
-            if rule:
-                held = rows["correct"].astype(bool) & (rows["radius"].astype(float) >= float(rows["scale"][0]))
-                message = (
-                    f"{model}, {rows['title'][0]}: the published rule claims {held.mean():.0%} at radius "
-                    f"{rows['scale'][0]:g}, and proves nothing; none of it is certified"
-                )
-                yield Finding("fail", "unsound-rule", message, {"rule": str(rule)})
+    for part in evidence.where(probe="certify").by("model", "setting"):
+        rule, scale = part[0].fact("unsound"), float(part[0].fact("scale"))
+        if rule:
+            held = np.concatenate([one["correct"] & (one["radius"] >= scale) for one in part])
+            message = (
+                f"{part[0].model}, {part[0].title}: the published rule claims {held.mean():.0%} at radius "
+                f"{scale:g}, and proves nothing; none of it is certified"
+            )
+            yield Finding("fail", "unsound-rule", message, {"rule": str(rule)})
 
 
 def _constant(domain: str, sources: Sequence[str], labels: Mapping[str, Mapping[str, int]]) -> float:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
-import pyarrow as pa
 
-from shiftproof.evidence import Evidence, metrics
-from shiftproof.evidence.record import seen_note, worst_seen
+from shiftproof.evidence import Evidence, metrics, seen_note, worst_seen
 from shiftproof.perturbations.threat import eps_text
 from shiftproof.report.cells import csv_text
 from shiftproof.report.certified import Series, series_of_evidence
@@ -133,30 +131,38 @@ def side_by_side(evidence: Evidence, sources: Sequence[str], target: str | None,
             if set(domains) <= set(measure.samples):
                 gap = measure.gap(sources, target, seed) if target is not None else None
                 rows.append(Line(measure, {domain: measure.at(domain) for domain in domains}, gap))
-    counts = {domain: len(set(whole.where(domain=domain)["sample"])) for domain in domains}
-    shared = {domain: len(set(evidence.where(domain=domain)["sample"])) for domain in domains}
+    counts, shared = ({domain: _samples_of(some, domain) for domain in domains} for some in (whole, evidence))
     beyond = {domain: count for domain, count in counts.items() if count != shared[domain]}
     return SideBySide(tuple(sources), target, rows, beyond)
 
 
 def shared_rows(evidence: Evidence) -> Evidence:
-    """Only samples that every probe of a model has measured on a domain; all rows, where all measured the same."""
-    kept = np.ones(len(evidence), bool)
-    names = [evidence[column].astype(str) for column in ("model", "domain", "probe", "sample")] if len(evidence) else []
-    for model, domain in {(m, d) for m, d in zip(*names[:2], strict=True)} if names else ():
-        here = (names[0] == model) & (names[1] == domain)
-        sets = [set(names[3][here & (names[2] == probe)]) for probe in sorted(set(names[2][here]))]
-        shared = set.intersection(*sets)
-        if shared and any(one != shared for one in sets):
-            kept[here] = np.isin(names[3][here], list(shared))
-    return evidence if kept.all() else Evidence(evidence.table.filter(pa.array(kept)))
+    """Only samples that every probe of a model has measured on a domain; all, where all measured the same."""
+    shared = {}
+    for part in evidence.by("model", "domain"):
+        sets = [set(one["id"].tolist()) for one in part]
+        common = set.intersection(*sets)
+        if common and any(one != common for one in sets):
+            shared[part[0].model, part[0].domain] = list(common)
+    return Evidence(
+        [
+            one.take(np.isin(one["id"].astype(str), kept)) if (kept := shared.get((one.model, one.domain))) else one
+            for one in evidence
+        ]
+    )
 
 
-def measures_of(rows: Evidence, model: str) -> list[Measure]:
-    """What was measured of one model, from its rows."""
+def _samples_of(evidence: Evidence, domain: str) -> int:
+    """How many samples of a domain any probe measured."""
+    return len({sample for one in evidence.where(domain=domain) for sample in one["id"].tolist()})
+
+
+def measures_of(evidence: Evidence, model: str) -> list[Measure]:
+    """What was measured of one model, from its evidence."""
+    rows = evidence.where(model=model)
     attacked = list(_attacked(rows, model))
     every = [*_clean(rows, model), *attacked, *_corrupted(rows, model), *_certified(rows, model, attacked)]
-    seen = {str(domain): rows.where(domain=domain).seen_in_training for domain in rows.distinct("domain")}
+    seen = {domain: rows.where(domain=domain).seen_in_training for domain in rows.distinct("domain")}
     every = [replace(one, seen=seen) for one in every]
     return sorted(every, key=lambda one: get_args(Kind).index(one.kind))
 
@@ -164,23 +170,21 @@ def measures_of(rows: Evidence, model: str) -> list[Measure]:
 def _clean(rows: Evidence, model: str) -> Iterator[Measure]:
     clean = rows.where(probe="clean")
     if len(clean):
-        yield Measure(model, "clean", "as they are", "base", _samples(clean, lambda part: part.sample()))
+        yield Measure(model, "clean", "as they are", "base", {one.domain: one.sample() for one in clean})
 
 
 def _attacked(rows: Evidence, model: str) -> Iterator[Measure]:
     """Within every size; within 0, that is what a vote says to samples as they are."""
-    attacked, votes = rows.where(probe="attack"), set()
-    for setting in attacked.distinct("setting"):
-        part = attacked.where(setting=setting)
-        first = {name: part[name][0] for name in ("classifier", "norm", "units", "eps", "noise", "title")}
-        samples, classifier = _samples(part, lambda one: one.sample()), str(first["classifier"])
-        size, noise = float(first["eps"]), str(first["noise"] or "")
+    votes = set()
+    for part in rows.where(probe="attack").by("setting"):
+        first, samples = part[0], {one.domain: one.sample() for one in part}
+        size, noise = float(first.fact("eps")), str(first.fact("noise") or "")
         if size:
-            ball = str(first["norm"]), str(first["units"]), size
-            yield Measure(model, "attacked", str(first["title"]), classifier, samples, *ball, noise)
+            ball = str(first.fact("norm")), str(first.fact("units")), size
+            yield Measure(model, "attacked", first.title, first.classifier, samples, *ball, noise)
         elif noise and noise not in votes:
             votes.add(noise)
-            yield Measure(model, "clean", f"as they are, vote under {noise}", classifier, samples, noise=noise)
+            yield Measure(model, "clean", f"as they are, vote under {noise}", first.classifier, samples, noise=noise)
 
 
 def _corrupted(rows: Evidence, model: str) -> Iterator[Measure]:
@@ -190,7 +194,8 @@ def _corrupted(rows: Evidence, model: str) -> Iterator[Measure]:
         levels = sorted(int(level) for level in corrupted.distinct("severity"))
         span = f"{levels[0]} to {levels[-1]}" if len(levels) > 2 else " and ".join(map(str, levels))
         title = f"corrupted: mean of {kinds}, severity {span}"
-        yield Measure(model, "corrupted", title, "base", _samples(corrupted, _mean_by_sample))
+        samples = {part[0].domain: _mean_by_sample(part) for part in corrupted.by("domain")}
+        yield Measure(model, "corrupted", title, "base", samples)
 
 
 def _certified(rows: Evidence, model: str, attacked: Sequence[Measure]) -> Iterator[Measure]:
@@ -199,7 +204,7 @@ def _certified(rows: Evidence, model: str, attacked: Sequence[Measure]) -> Itera
         by_setting.setdefault(one.setting, []).append(one)
     for series in by_setting.values():
         first = series[0]
-        noise = str(rows.where(probe="certify", setting=first.setting)["noise"][0] or "")
+        noise = str(rows.where(probe="certify", setting=first.setting)[0].fact("noise") or "")
         matching = [one.size for one in attacked if one.size and (one.norm, one.units) == (first.norm, first.units)]
         # at the sizes of attacks in the same norm, so that the two stand side by side
         for radius in dict.fromkeys([0.0, *(matching or [first.scale])]):
@@ -217,14 +222,7 @@ def _certified(rows: Evidence, model: str, attacked: Sequence[Measure]) -> Itera
             )
 
 
-def _samples(rows: Evidence, sample_of: Callable[[Evidence], Sample]) -> dict[str, Sample]:
-    return {str(domain): sample_of(rows.where(domain=domain)) for domain in rows.distinct("domain")}
-
-
-def _mean_by_sample(rows: Evidence) -> Sample:
-    """The part of corruptions under which each sample is right."""
-    ids, which = np.unique(rows["sample"].astype(str), return_inverse=True)
-    right: FloatArray = np.bincount(which, rows["correct"].astype(np.float64)) / np.bincount(which)
-    units = np.empty(len(ids), object)
-    units[which] = rows["group" if rows.grouped else "sample"]
-    return Sample(right, units)
+def _mean_by_sample(corrupted: Evidence) -> Sample:
+    """The part of corruptions under which each sample of a domain is right; all have the same samples."""
+    right: FloatArray = np.mean([one["correct"] for one in corrupted], axis=0)
+    return Sample(right, corrupted[0].units_of)

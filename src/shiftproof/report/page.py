@@ -14,8 +14,7 @@ from markupsafe import Markup
 
 from shiftproof.certification import TOGETHER
 from shiftproof.errors import UnknownName
-from shiftproof.evidence import Evidence, slug
-from shiftproof.evidence.record import seen_note
+from shiftproof.evidence import Evidence, seen_note, slug
 from shiftproof.execution import write_atomically
 from shiftproof.probes.counterfactual import counterfactual_findings
 from shiftproof.probes.sandwich import sandwich_summary

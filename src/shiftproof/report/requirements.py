@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from shiftproof.errors import UsageError
-from shiftproof.evidence import Evidence
-from shiftproof.evidence.record import seen_note
+from shiftproof.evidence import Evidence, seen_note
 from shiftproof.perturbations.threat import parse_eps
 from shiftproof.report.certified import series_of_evidence
 from shiftproof.report.measures import measures_of
@@ -178,7 +177,7 @@ class Requirement:
             kind, of_votes = self.metric.removesuffix("-vote"), self.metric.endswith("-vote")
             found = [
                 (one.at(domain), f"{_classifier(one.classifier)}{f', {one.noise}' if one.noise else ''}")
-                for one in measures_of(evidence, str(evidence["model"][0]))
+                for one in measures_of(evidence, evidence[0].model)
                 if one.kind == kind
                 and domain in one.samples
                 and (one.classifier != "base") == of_votes

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from shiftproof.evidence import Evidence
 from shiftproof.statistics import Sample, bootstrap_mean
@@ -50,40 +48,30 @@ class LossChange:
 def searched_of(evidence: Evidence) -> list[Searched]:
     """One for each model, domain and search."""
     found = []
-    for part in _searches(evidence.where(probe="search")):
-        sizes, predictions = part["eps"].astype(np.float64), part["prediction"]
-        before, units = predictions[sizes == 0.0], part.sample("prediction").units[sizes == 0.0]
+    for part in evidence.where(probe="search").by("model", "domain", "search"):
+        first, before = part[0], part.get(eps=0.0)["prediction"]
         reached, moved = {}, None
-        for size in sorted(set(sizes[sizes > 0].tolist())):
-            changed = predictions[sizes == size] != before
-            reached[size] = bootstrap_mean(Sample(changed.astype(np.float64), units), limits=(0, 1))
+        for one in sorted((one for one in part if one.fact("eps")), key=lambda one: float(one.fact("eps"))):
+            changed = one["prediction"] != before
+            sample = Sample(changed.astype(np.float64), one.units_of)
+            reached[float(one.fact("eps"))] = bootstrap_mean(sample, limits=(0, 1))
             if changed.any():
-                moved = float(part["latent_distance"][sizes == size][changed].mean())
-        nearest = part["latent_distance"][np.isnan(sizes)].astype(np.float64)
+                moved = float(one["latent_distance"][changed].mean())
+        # the nearest adversarial representation has no size
+        nearest = part.get(eps=None)["latent_distance"]
         finite = nearest[np.isfinite(nearest)]
         near = float(finite.mean()) if len(finite) else float("inf")
-        model, domain, norm = (str(part[name][0]) for name in ("model", "domain", "norm"))
-        found.append(Searched(model, domain, norm, reached, moved, near))
+        found.append(Searched(first.model, first.domain, str(first.fact("norm")), reached, moved, near))
     return found
-
-
-def _searches(rows: Evidence) -> Iterator[Evidence]:
-    """The rows of each model, domain and probe: its settings differ in the size alone."""
-    probes = np.array([setting.rpartition(")")[0] for setting in rows["setting"]], object)
-    keys = list(zip(rows["model"], rows["domain"], probes, strict=True))
-    for key in dict.fromkeys(keys):
-        yield Evidence(rows.table.filter(pa.array([one == key for one in keys])))
 
 
 def loss_changes_of(evidence: Evidence) -> list[LossChange]:
     """One for each model, domain and threat."""
-    rows, found = evidence.where(probe="input-robustness"), []
-    for model in rows.distinct("model"):
-        for setting in rows.where(model=model).distinct("setting"):
-            for domain in rows.where(model=model, setting=setting).distinct("domain"):
-                part = rows.where(model=model, setting=setting, domain=domain)
-                bound = part.sample("loss_bound")
-                proven = None if np.isnan(bound.values).any() else bootstrap_mean(bound)
-                estimate = bootstrap_mean(part.sample("loss_change"))
-                found.append(LossChange(str(model), str(domain), str(part["title"][0]), estimate, proven))
+    found = []
+    for part in evidence.where(probe="input-robustness").by("model", "setting"):
+        for one in part:
+            bound = one.sample("loss_bound")
+            proven = None if np.isnan(bound.values).any() else bootstrap_mean(bound)
+            estimate = bootstrap_mean(one.sample("loss_change"))
+            found.append(LossChange(one.model, one.domain, one.title, estimate, proven))
     return found

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shiftproof.evidence import Evidence, metrics
-from shiftproof.evidence.record import seen_note, worst_seen
+from shiftproof.evidence import Evidence, metrics, seen_note, worst_seen
 from shiftproof.report.cells import csv_text, latex_cell, markdown_cell
 from shiftproof.types import Estimate
 
@@ -112,12 +111,9 @@ def stressed_tables(evidence: Evidence, sources: Sequence[str], target: str | No
     found = []
     for probe in evidence.distinct("probe"):
         if probe not in NOT_STRESSED:
-            of_probe = evidence.where(probe=probe)
-            for setting in of_probe.distinct("setting"):
-                rows = of_probe.where(setting=setting)
+            for rows in evidence.where(probe=probe).by("setting"):
                 table = _table(rows, sources, target, seed)
-                title = str(rows["title"][0] or setting)
-                found.append(Stressed(str(probe), title, str(rows["classifier"][0]), table))
+                found.append(Stressed(str(probe), rows[0].title, rows[0].classifier, table))
     return found
 
 
@@ -125,7 +121,7 @@ def _table(evidence: Evidence, sources: Sequence[str], target: str | None, seed:
     rows = []
     for model in evidence.distinct("model"):
         of_domain = {
-            domain: evidence.where(model=model, domain=domain) for domain in (*sources, *([target] if target else []))
+            domain: evidence.get(model=model, domain=domain) for domain in (*sources, *([target] if target else []))
         }
         accuracy = {
             domain: metrics.accuracy(rows_["correct"], rows_["group"] if rows_.grouped else None)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shiftproof.evidence import Evidence
-from shiftproof.evidence.record import seen_note
+from shiftproof.evidence import Evidence, seen_note
 from shiftproof.perturbations.threat import eps_text
 from shiftproof.report.corrupted import corrupted_of
 from shiftproof.report.measures import Measure, measures_of
@@ -71,10 +70,9 @@ def _sentences(
 
 def _constant(clean: Evidence, there: Sequence[str]) -> Iterator[str]:
     """Where the model says the same to everything, all of the above is said of a constant."""
-    for domain in there:
-        rows = clean.where(domain=domain)
-        if len(rows) and len(set(rows["prediction"].tolist())) == 1 and len(set(rows["label"].tolist())) > 1:
-            yield f"On {domain} it gives one and the same answer to all {len(rows)} samples."
+    for one in clean:
+        if one.domain in there and len(set(one["prediction"].tolist())) == 1 and len(set(one["label"].tolist())) > 1:
+            yield f"On {one.domain} it gives one and the same answer to all {len(one)} samples."
 
 
 def _of(classifier: str, noise: str, measures: Sequence[Measure]) -> list[_Shown]:

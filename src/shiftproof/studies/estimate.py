@@ -111,7 +111,7 @@ def _probe_cost(
     seconds = wall_seconds(probe, tried.seconds / len(few), counts, workers)
     return StageCost(
         name,
-        getattr(probe, "title", choice.name),
+        probe.title,
         round(tried.passes * sum(counts) / len(few)),
         seconds,
         seconds * tried.most_seconds / max(tried.seconds, 1e-9),

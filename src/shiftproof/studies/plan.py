@@ -223,7 +223,7 @@ class _Planner:
         for probe, seconds in each:
             name = PROBES.name_of(probe)
             counts = [count if prefix is None or name in CHEAP else min(count, prefix) for count in self.counts]
-            title = str(getattr(probe, "title", name))
+            title = probe.title
             found[title] = found.get(title, 0.0) + wall_seconds(probe, seconds, counts, self.workers, self.watch.fixed)
         return found
 

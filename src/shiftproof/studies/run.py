@@ -36,7 +36,7 @@ class Run:
 
     def __repr__(self) -> str:
         models, domains = ", ".join(self.study.models), ", ".join(map(str, self.evidence.distinct("domain")))
-        return f"Run({self.folder}: {models} on {domains}; {len(self.evidence):,} rows of evidence)"
+        return f"Run({self.folder}: {models} on {domains}; {self.evidence.rows:,} rows of evidence)"
 
     def report(self, path: Path | str | None = None) -> Path:
         """Write the report as one HTML page, to `path` or into the run's folder; returns where."""
@@ -70,10 +70,10 @@ class Run:
         """What was measured of each domain: how many samples, of which part, how chosen, seen in training by whom."""
         found = {}
         for domain, part in self.record.get("parts", {}).items():
-            rows = self.evidence.where(domain=domain)
+            ids = {sample for one in self.evidence.where(domain=domain) for sample in one["id"].tolist()}
             known = {name: places[domain] for name, places in self.record["measured"].items()}
             found[domain] = {
-                "n": len(rows.distinct("sample")),
+                "n": len(ids),
                 "split": part,
                 "sampled": next(iter(known.values()))["sampled"],
                 "seen_in_training": {name: facts["seen_in_training"] for name, facts in known.items()},
@@ -141,11 +141,9 @@ def open_run(folder: Path | str) -> Run:
     stored = EvidenceStore(folder / "evidence").read()
     domains = (*record["sources"], *([study.target] if study.target else []))
     # in the order in which they were measured, whatever files are called
-    evidence = Evidence.of([stored.where(model=name, domain=domain) for name in study.models for domain in domains])
+    evidence = Evidence.concat(stored.where(model=name, domain=domain) for name in study.models for domain in domains)
     expected = {(m, d, probe.name) for m in study.models for d in domains for probe in study.probes}
-    columns = [evidence[name].tolist() if len(evidence) else [] for name in ("model", "domain", "probe")]
-    found = set(zip(*columns, strict=True))
-    if expected - found:
+    if expected - {(one.model, one.domain, one.probe) for one in evidence}:
         raise UsageError(f"the run in {folder} is not finished: run the same study again to complete it")
     return Run(folder, study, record, evidence)
 

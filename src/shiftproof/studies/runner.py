@@ -16,7 +16,7 @@ from shiftproof.execution import Mode, check_writable, only_one, read_json, writ
 from shiftproof.models.behaviour import behaviour_of, difference
 from shiftproof.models.files import fingerprint
 from shiftproof.probes import PROBES, run_probe
-from shiftproof.probes.probe import Probe, check_probe
+from shiftproof.probes.probe import Probe
 from shiftproof.report.gallery import contact_sheet
 from shiftproof.rng import fresh_seed
 from shiftproof.studies.data import StudyData, data_findings, load_study_data
@@ -106,7 +106,7 @@ def measure_models(
         for probe in [PROBES.create(choice.name, choice.options) for choice in study.probes]
         for domain in data.measured_by(PROBES.name_of(probe))
     ]
-    return Run(folder, study, record, Evidence.of(evidence))
+    return Run(folder, study, record, Evidence.concat(evidence))
 
 
 def probe_seed(study: Study, record: Mapping[str, Any], model: str, probe: Probe) -> int:
@@ -181,10 +181,9 @@ def _check_probes(study: Study, data: StudyData) -> None:
         model = untrained(spec, data.sources).eval()
         for probe in probes:
             try:
-                check_probe(probe, model, data.measured[-1], data.training)
+                probe.check(model, data.measured[-1], data.training)
             except ShiftproofError as error:
-                what = getattr(probe, "title", PROBES.name_of(probe))
-                raise StudyError(f"model {name!r} can't be measured by {what!r}: {error}") from error
+                raise StudyError(f"model {name!r} can't be measured by {probe.title!r}: {error}") from error
 
 
 def new_record(study: Study, config: dict[str, Any], data: StudyData, seed: int | None = None) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from shiftproof.perturbations.deformation import Ball
 from shiftproof.perturbations.threat import Threat, as_threat
 from shiftproof.probes import PROBES
 from shiftproof.probes.certify import as_certifier
-from shiftproof.probes.probe import check_probe
 from shiftproof.studies.data import StudyData, measured_part
 from shiftproof.studies.plan import DEFAULT, Wanted
 from shiftproof.studies.schema import GIVEN, Study
@@ -152,16 +151,16 @@ def applicable(subject: Subject, wanted: Wanted, data: StudyData) -> tuple[Wante
     found: list[Finding] = []
     if wanted.corruptions:
         try:
-            check_probe(PROBES.create("corrupt", {}), subject.model, data.measured[-1], data.training)
+            PROBES.create("corrupt", {}).check(subject.model, data.measured[-1], data.training)
         except UsageError as error:
             found.append(Finding("warn", "not-corrupted", str(error)))
             wanted = replace(wanted, corruptions=())
     for probe in replace(wanted, certifiers=()).probes(DEFAULT):
         options = {key: value for key, value in probe.items() if key != "name"}
-        check_probe(PROBES.create(probe["name"], options), subject.model, data.measured[-1], data.training)
+        PROBES.create(probe["name"], options).check(subject.model, data.measured[-1], data.training)
     for one in wanted.certifiers:
         try:
-            check_probe(PROBES.create("certify", {"certifier": one}), subject.model, data.measured[-1], data.training)
+            PROBES.create("certify", {"certifier": one}).check(subject.model, data.measured[-1], data.training)
             able.append(one)
         except ModelError as error:
             found.append(Finding("warn", "not-certified", f"{one['name']}: nothing is certified: {error}"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,11 +11,11 @@ from torch import nn
 
 from shiftproof.domains import Domain
 from shiftproof.execution import single_threaded
-from shiftproof.probes import PROBES
 from shiftproof.probes.certify import Certify
-from shiftproof.probes.probe import step_seconds
+from shiftproof.probes.costs import step_seconds
+from shiftproof.probes.probe import Probe
 
-__all__ = ["Stopwatch", "examining_seconds", "passes_of", "trial_domain", "wall_seconds"]
+__all__ = ["Stopwatch", "examining_seconds", "trial_domain", "wall_seconds"]
 
 TRIED = 64
 """Samples of all domains from which trials take theirs: as many as a probe takes together."""
@@ -38,26 +37,18 @@ class Stopwatch:
         self.fixed = min(1.0, step[0] / step[1])
         """The part of a block's time that does not depend on how many samples it has."""
 
-    def each(self, probe: Any) -> float:
+    def each(self, probe: Probe) -> float:
         """Seconds a sample, tried now unless it was before."""
         key = repr(probe)
         if key not in self._known:
-            self._news(str(getattr(probe, "title", PROBES.name_of(probe))))
+            self._news(probe.title)
             self._known[key] = probe.cost(self._model, self._few, 1).seconds / len(self._few)
         return self._known[key]
 
-    def at_most(self, probe: Any, like: Any, seconds: float) -> float:
+    def at_most(self, probe: Probe, like: Probe, seconds: float) -> float:
         """Seconds a sample at most, where another setting of the same probe takes `seconds`; nothing is tried."""
-        ratio = passes_of(probe, self._model) / passes_of(like, self._model)
+        ratio = probe.passes(self._model) / like.passes(self._model)
         return self._known.get(repr(probe), seconds * max(1.0, ratio))
-
-
-def passes_of(probe: Any, model: nn.Module) -> int:
-    """Forward passes of one sample, at most."""
-    if hasattr(probe, "passes"):
-        return int(probe.passes(model))
-    certifier = getattr(probe, "certifier", None)
-    return int(getattr(certifier, "n0", 0) + getattr(certifier, "n", getattr(certifier, "samples", 1)))
 
 
 def trial_domain(measured: Sequence[Domain]) -> Domain:
@@ -68,7 +59,7 @@ def trial_domain(measured: Sequence[Domain]) -> Domain:
     return Domain.from_arrays("trial", inputs, labels, list(measured[0].classes))
 
 
-def wall_seconds(probe: Any, each: float, counts: Sequence[int], workers: int, fixed: float = 0.0) -> float:
+def wall_seconds(probe: Probe, each: float, counts: Sequence[int], workers: int, fixed: float = 0.0) -> float:
     """Seconds for so many samples of each domain: whether there is enough work for worker processes decides.
 
     `fixed` is the part of a block's time that it takes however few samples it has.

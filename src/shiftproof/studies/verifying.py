@@ -83,15 +83,15 @@ def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
     for name, model in models.items():
         for domain in data.measured_by("certify"):
             for setting, probe in certifying.items():
-                rows = run.evidence.where(model=name, domain=domain.name, probe="certify", setting=setting)
-                if not len(rows):
+                found = run.evidence.where(model=name, domain=domain.name, probe="certify", setting=setting)
+                if not len(found):
                     message = f"{name} on {domain.name}: no certificates by {probe.certifier!r}"
                     yield Finding("fail", "rows-missing", message)
                     continue
                 where = f"{name} on {domain.name}, {probe.certifier.title}"
                 certifying_seed = probe_seed(run.study, run.record, name, probe)
                 job = replace(probe.job(model, domain), seed=certifying_seed, calibration=data.training)
-                yield from _case(where, certificates_in(rows, job.classes), probe.certifier, job, seed, part)
+                yield from _case(where, certificates_in(found[0], job.classes), probe.certifier, job, seed, part)
 
 
 def _of_certificates(folder: Path, seed: int, part: int, trust: Trust) -> Iterator[Finding]:
@@ -177,18 +177,15 @@ def _files(
 ) -> Iterator[Finding]:
     """Whether every file of evidence answers the question that it says, of samples as they are, as it was written."""
     faults: list[Finding] = []
-    probes = {str(file.rows["probe"][0]) for file in files}
+    probes = {file.evidence[0].probe for file in files}
     measured = {probe: {domain.name: domain for domain in data.measured_by(probe)} for probe in probes}
     for file in files:
         where = "/".join(file.path.parts[-3:])
         faults += [
             Finding("fail", code, f"{where}: {what}")
-            for code, what in _faults(file, models, measured[str(file.rows["probe"][0])], certifying)
+            for code, what in _faults(file, models, measured[file.evidence[0].probe], certifying)
         ]
     yield from faults
-    old = [file for file in files if file.untouched is None]
-    if old:
-        yield Finding("warn", "evidence-unsealed", f"{len(old)} files are from before a hash of their rows was kept")
     if not faults:
         yield Finding("pass", "evidence-same", f"{len(files)} files of evidence are as they were written")
 
@@ -196,48 +193,21 @@ def _files(
 def _faults(
     file: StoredFile, models: dict[str, nn.Module], domains: dict[str, Domain], certifying: Mapping[str, Certify]
 ) -> Iterator[tuple[str, str]]:
-    rows = file.rows
-    settings = rows.distinct("setting")
-    for column in _CONSTANT:
-        if any(len(rows.where(setting=setting).distinct(column)) > 1 for setting in settings):
-            yield "facts-differ", f"rows differ in {column}, which is one for all of a setting"
-    model, domain = str(rows["model"][0]), str(rows["domain"][0])
-    unknown = rows["probe"][0] == "certify" and rows["setting"][0] not in certifying
-    if model not in models or domain not in domains or unknown:
+    first = file.evidence[0]
+    unknown = first.probe == "certify" and first.setting not in certifying
+    if first.model not in models or first.domain not in domains or unknown:
         yield "evidence-unexpected", "the study asks for no such rows, and a report would show them"
         return
-    known = domains[domain]
-    if (file.identity.get("weights"), file.identity.get("data")) != (fingerprint(models[model]), known.fingerprint):
+    domain = domains[first.domain]
+    hashes = fingerprint(models[first.model]), domain.fingerprint
+    if (file.identity.get("weights"), file.identity.get("data")) != hashes:
         yield "evidence-of-other", "rows are of other weights or other data"
-    # a probe may have several settings, with all samples under each
-    ids, labels = (len(settings) * column.tolist() for column in (known.ids, known.labels))
-    if rows["sample"].tolist() != ids or rows["label"].tolist() != labels:
+    if any(len(file.evidence.distinct(fact)) > 1 for fact in ("model", "domain", "probe")):
+        yield "facts-differ", "settings of one probe are said to be of several models, domains or probes"
+    ids, labels = domain.ids.tolist(), domain.labels.tolist()
+    if any(one["id"].tolist() != ids or one["label"].tolist() != labels for one in file.evidence):
         yield "labels-differ", "samples or labels are not those of the data"
-    elif (rows["correct"].astype(bool) != (rows["prediction"] == rows["label"])).any():
+    elif any((one["correct"] != (one["prediction"] == one["label"])).any() for one in file.evidence):
         yield "correct-differs", "rows are called right or wrong that are not"
-    if file.untouched is False:
+    if not file.untouched:
         yield "evidence-changed", "rows were changed after they were written"
-
-
-_CONSTANT = (
-    "model",
-    "domain",
-    "probe",
-    "classifier",
-    "sampled",
-    "seen_in_training",
-    "corruption",
-    "severity",
-    "alpha",
-    "title",
-    "scale",
-    "noise",
-    "norm",
-    "units",
-    "guarantee",
-    "constant",
-    "unsound",
-    "eps",
-    "seed",
-)
-"""Columns that say the same in every row of a setting."""

@@ -274,6 +274,7 @@ def _certificates(sampling: Sampling, number: int, tally: Tally, seconds: float)
         chosen=votes.chosen,
         skipped=votes.skipped,
         count=votes.count,
+        label_count=tally.label_votes(job.domain.labels),
         runner_up=votes.runner_up,
         runner_up_count=votes.runner_up_count,
         n=votes.n,

@@ -117,6 +117,11 @@ class Tally:
         count = self.counts[every, self.chosen]
         return Votes(self.chosen, skipped, count, rival, rival_count, self.drawn, self.off_grid)
 
+    def label_votes(self, labels: IntArray) -> IntArray:
+        """Votes for the label of every image; none for a label that the classifier does not have."""
+        known = (labels >= 0) & (labels < self.counts.shape[1])
+        return np.where(known, self.counts[np.arange(len(labels)), np.where(known, labels, 0)], 0)
+
     def _rivals(self, images: IntArray) -> tuple[IntArray, IntArray]:
         """The largest count of any class but the chosen one, and which class has it."""
         others = self.counts[images].copy()

@@ -67,6 +67,8 @@ def _impossible(case: Case) -> Iterator[tuple[str, Mask, str]]:
         (count < 0) | (rival < 0) | (count + rival > n) | (n < 0) | (n > most),
         "have impossible votes",
     )
+    if rows.classifier in ("smoothed", "latent") and not case.certificates.parts[0]:
+        yield "impossible-counts", _other_label_votes(case), "have votes for the label that their counts can't leave it"
     held = (rows.radius > 0) & ~rows.skipped
     yield "no-class", held & (rows.prediction < 0), "have a radius but no class"
     yield "other-class", held & (rows.prediction != rows.chosen), "certify another class than was voted on"
@@ -82,6 +84,15 @@ def _impossible(case: Case) -> Iterator[tuple[str, Mask, str]]:
         yield "off-grid-differs", rows.off_grid < due - SAME, "are farther off the grid than they pay for"
     else:
         yield "off-grid-differs", rows.off_grid < 0, "are a negative distance off the grid"
+
+
+def _other_label_votes(case: Case) -> Mask:
+    """Where votes for the label are neither those of the chosen class nor at most those of its runner-up."""
+    rows, labels = case.certificates, case.job.domain.labels
+    same = rows.chosen == labels
+    counted = (rows.label_count >= 0) & (rows.n > 0)
+    odd = np.where(same, rows.label_count != rows.count, rows.label_count > rows.runner_up_count)
+    return np.asarray(counted & odd)
 
 
 def _facts(case: Case) -> Iterator[Finding]:
