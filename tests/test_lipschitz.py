@@ -25,14 +25,13 @@ from shiftproof.models.lipschitz import (
     RowL2Linear,
     ScaledAvgPool2d,
     cayley,
-    constants,
     frozen,
-    lipschitz_bound,
-    measure_lipschitz,
     project_l1_rows,
 )
+from shiftproof.models.lipschitz.constants import constants, lipschitz_bound
 from shiftproof.models.lipschitz.fourier import circulate, spectrum
 from shiftproof.models.lipschitz.frozen_conv import FrozenConv2d
+from shiftproof.models.lipschitz.measure import measure_lipschitz
 from shiftproof.models.prepare import prepare
 from shiftproof.models.resnet import PreActBlock
 from shiftproof.models.rewrite import rewrite

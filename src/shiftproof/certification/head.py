@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.certification.boxes import box_margin, check_head, split_last
-from shiftproof.models.lipschitz import frozen, lipschitz_bound
+from shiftproof.models.lipschitz import frozen
+from shiftproof.models.lipschitz.constants import lipschitz_bound
 
 __all__ = ["Head"]
 

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from shiftproof.certification.certifier import Job
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.altered import altered
-from shiftproof.models.lipschitz import Constant, constants, frozen
+from shiftproof.models.lipschitz import frozen
+from shiftproof.models.lipschitz.constants import Constant, constants
 from shiftproof.models.split import SplitModel
 from shiftproof.perturbations.threat import Norm
 from shiftproof.rng import torch_generator

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol, Self
 
 import torch
 from pydantic import FiniteFloat, PositiveFloat, TypeAdapter, ValidationError
@@ -16,7 +16,7 @@ from shiftproof.errors import ModelError, UnknownName
 from shiftproof.execution import machine_memory
 from shiftproof.models.heads import Head
 from shiftproof.models.layers import Gray, Normalize
-from shiftproof.models.split import SplitModel
+from shiftproof.models.split import Blueprint, SplitModel
 from shiftproof.rng import seeded_globals
 
 __all__ = ["MODELS", "Architecture", "Front", "Network", "build_model", "split_options"]
@@ -53,7 +53,7 @@ class Front:
 
 
 @dataclass(frozen=True)
-class Architecture:
+class Architecture(Blueprint):
     """All that is needed to build a model again, but for its weights."""
 
     name: str
@@ -77,6 +77,10 @@ class Architecture:
             features, width = network.encoder(shape)
             head = self.head.build(width, self.classes)
         return SplitModel(nn.Sequential(*front, features) if front else features, head, self)
+
+    def with_shape(self, shape: tuple[int, ...], classes: int, head: Head) -> Self:
+        """The same network for other inputs and classes, under another head."""
+        return replace(self, shape=shape, classes=classes, head=head)
 
     def _check_memory(self, shape: tuple[int, ...]) -> None:
         """Refuse a network whose weights alone are more than the machine's memory; they are counted, not allocated."""

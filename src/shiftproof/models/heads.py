@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Interval, MultipleOf
 from torch import nn
 
+from shiftproof.models.lipschitz import MaxMin, RowL1Linear, RowL2Linear
 from shiftproof.types import LayerCount
 
 __all__ = ["Head"]
@@ -30,9 +31,6 @@ class Head:
 
     def build(self, width: int, classes: int) -> nn.Module:
         """Freshly initialised, from representations of length `width` to logits."""
-        # layers of known constant know networks of the catalogue, which know this file
-        from shiftproof.models.lipschitz import MaxMin
-
         first, *later = pairwise([width, *[self.head_width] * (self.head_layers - 1), classes])
         if not later:
             return self._layer(*first)
@@ -40,8 +38,6 @@ class Head:
         return nn.Sequential(self._layer(*first), *hidden)
 
     def _layer(self, inputs: int, outputs: int) -> nn.Module:
-        from shiftproof.models.lipschitz import RowL1Linear, RowL2Linear
-
         if self.head == "free":
             return nn.Linear(inputs, outputs)
         return {"row-l1": RowL1Linear, "row-l2": RowL2Linear}[self.head](inputs, outputs, self.head_bound)

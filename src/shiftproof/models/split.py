@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +17,22 @@ from shiftproof.rng import seeded_globals
 
 if TYPE_CHECKING:
     from shiftproof.domains import Domain, Domains
-    from shiftproof.models.architecture import Architecture
 
-__all__ = ["SplitModel"]
+__all__ = ["Blueprint", "SplitModel"]
+
+
+class Blueprint(ABC):
+    """A record of how to build a model again, without its weights, for inputs of `shape`."""
+
+    shape: tuple[int, ...]
+
+    @abstractmethod
+    def with_shape(self, shape: tuple[int, ...], classes: int, head: Head) -> Self:
+        """The same kind of model for other inputs and classes, under another head."""
+
+    @abstractmethod
+    def build(self, seed: int = 0, *, published: bool = True) -> SplitModel:
+        """A freshly initialised model; without `published` no published weights are read."""
 
 
 class SplitModel(nn.Module):
@@ -30,7 +43,7 @@ class SplitModel(nn.Module):
     together by hand.
     """
 
-    def __init__(self, encoder: nn.Module, head: nn.Module, architecture: Architecture | None = None) -> None:
+    def __init__(self, encoder: nn.Module, head: nn.Module, architecture: Blueprint | None = None) -> None:
         super().__init__()
         self.encoder = encoder
         self.head = head
@@ -60,9 +73,12 @@ class SplitModel(nn.Module):
             raise UsageError(f"a head is built for the classes of domains, not for {domains!r}")
         head = Head(**checked_options(Head, options, "a head"))
         shape, classes = domains.shape, len(domains.classes)
-        encoder, architecture = self.encoder, _catalogued(self.architecture)
-        if architecture is not None:
-            before, architecture = architecture.shape, replace(architecture, shape=shape, classes=classes, head=head)
+        encoder, architecture = self.encoder, self.architecture
+        # that of a model made by code outside the catalogue does not say how to build its encoder
+        if not isinstance(architecture, Blueprint):
+            architecture = None
+        else:
+            before, architecture = architecture.shape, architecture.with_shape(shape, classes, head)
             encoder = encoder if before == shape else _resized(encoder, before, architecture)
         representation = _representation(encoder, shape)
         with seeded_globals(seed, "initialisation", "head"):
@@ -70,14 +86,7 @@ class SplitModel(nn.Module):
         return SplitModel(encoder, layers.to(representation), architecture)
 
 
-def _catalogued(architecture: object) -> Architecture | None:
-    # that of a model made by code outside the catalogue does not say how to build its encoder
-    from shiftproof.models.architecture import Architecture
-
-    return architecture if isinstance(architecture, Architecture) else None
-
-
-def _resized(encoder: nn.Module, before: tuple[int, ...], architecture: Architecture) -> nn.Module:
+def _resized(encoder: nn.Module, before: tuple[int, ...], architecture: Blueprint) -> nn.Module:
     """An encoder built anew for another shape of inputs, with the weights of the one given."""
     weights, misfit = encoder.state_dict(), f"inputs of shape {before}, and does not fit those of {architecture.shape}"
     try:

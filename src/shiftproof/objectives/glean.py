@@ -9,7 +9,7 @@ from torch import nn
 
 from shiftproof.catalogue import Checked
 from shiftproof.errors import UnknownConstant
-from shiftproof.models.lipschitz import lipschitz_bound
+from shiftproof.models.lipschitz.constants import lipschitz_bound
 from shiftproof.objectives.annealing import compares_domains, never_annealed, penalised
 from shiftproof.objectives.irm import irm_penalty
 from shiftproof.objectives.measures import cross_entropy, split, spread
