@@ -32,7 +32,7 @@ from shiftproof.domains import Domain
 from shiftproof.execution import bf16_problem, keep_freed_memory
 from shiftproof.execution.signals import describe_exit
 from shiftproof.models import build_model
-from shiftproof.models.prepare import Precision, Prepared
+from shiftproof.models.prepared.prepare import Precision, Prepared
 from shiftproof.perturbations.noise.gaussian import Gaussian
 
 SIGMA = 0.5

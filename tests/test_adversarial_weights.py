@@ -17,7 +17,7 @@ from shiftproof.certification.sampling.bank import PIXEL_GRID
 from shiftproof.certification.sampling.voting import Voter
 from shiftproof.models.gradients import gradient_copy
 from shiftproof.models.lipschitz import CayleyLinear
-from shiftproof.models.prepare import prepare
+from shiftproof.models.prepared.prepare import prepare
 from shiftproof.models.reference import Reference
 
 SHAPE = (1, 8, 8)

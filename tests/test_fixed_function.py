@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import shiftproof as sp
 from shiftproof.errors import ModelError, NotAFunction
 from shiftproof.execution.workers import always_in_workers
-from shiftproof.models.prepare import prepare
+from shiftproof.models.prepared.prepare import prepare
 from shiftproof.models.reference import Reference
 
 SHAPE = (1, 6, 6)

@@ -16,9 +16,9 @@ from shiftproof.certification.input_robustness import Measured, input_robustness
 from shiftproof.certification.interval import Box, InputBall, layers_of, leads, passes
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError, UsageError
-from shiftproof.models.layers import Gray
 from shiftproof.models.lipschitz import GroupSort, MaxMin, ScaledAvgPool2d
-from shiftproof.models.resnet import PreActBlock
+from shiftproof.models.networks.layers import Gray
+from shiftproof.models.networks.resnet import PreActBlock
 from shiftproof.perturbations import Threat
 from shiftproof.perturbations.threat import random_start, random_surface
 from shiftproof.rng import torch_generator

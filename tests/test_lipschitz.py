@@ -15,7 +15,6 @@ import shiftproof as sp
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError, UnknownConstant, UnknownName, UsageError
 from shiftproof.models.files import fingerprint, save_model
-from shiftproof.models.layers import Gray, Normalize
 from shiftproof.models.lipschitz import (
     CayleyConv2d,
     CayleyLinear,
@@ -32,9 +31,10 @@ from shiftproof.models.lipschitz.constants import constants, lipschitz_bound
 from shiftproof.models.lipschitz.fourier import circulate, spectrum
 from shiftproof.models.lipschitz.frozen_conv import FrozenConv2d
 from shiftproof.models.lipschitz.measure import measure_lipschitz
-from shiftproof.models.prepare import prepare
-from shiftproof.models.resnet import PreActBlock
-from shiftproof.models.rewrite import rewrite
+from shiftproof.models.networks.layers import Gray, Normalize
+from shiftproof.models.networks.resnet import PreActBlock
+from shiftproof.models.prepared.prepare import prepare
+from shiftproof.models.prepared.rewrite import rewrite
 from shiftproof.perturbations.threat import Norm, size
 from shiftproof.types import Batch, Loss
 

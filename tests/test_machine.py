@@ -23,7 +23,7 @@ from shiftproof.execution import bf16, bf16_problem, run_shards, terminate_as_in
 from shiftproof.execution.journal import Journal
 from shiftproof.execution.signals import describe_exit
 from shiftproof.models.outputs import logits_of
-from shiftproof.models.prepare import prepare
+from shiftproof.models.prepared.prepare import prepare
 
 Call = Callable[..., tuple[int, str, str]]
 KILLED = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"

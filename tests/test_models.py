@@ -25,9 +25,9 @@ from shiftproof.models import (
     read_card,
     save_model,
 )
-from shiftproof.models.efficientnet import EfficientNetLite0
 from shiftproof.models.files import read_weights
-from shiftproof.models.wide_resnet import WideResNet
+from shiftproof.models.networks.efficientnet import EfficientNetLite0
+from shiftproof.models.networks.wide_resnet import WideResNet
 
 DIGITS = load_domains("digits")
 COLORED = load_domains("colored-digits")

@@ -13,8 +13,8 @@ from shiftproof.certification.sampling.exact import ExactLayer
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.models import MODELS
-from shiftproof.models.layers import Gray, Normalize
-from shiftproof.models.prepare import prepare
+from shiftproof.models.networks.layers import Gray, Normalize
+from shiftproof.models.prepared.prepare import prepare
 
 SHAPE = (3, 16, 16)
 SMALL = {"wide-resnet": {"depth": 10, "width": 2}, "efficientnet-lite0": {"weights": "none"}}

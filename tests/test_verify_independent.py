@@ -37,10 +37,10 @@ MADE_FOR_SPEED = (
     "shiftproof.certification.certify",
     "shiftproof.certification.smoothing",
     "shiftproof.certification.median_sampling",
-    "shiftproof.models.prepare",
-    "shiftproof.models.rewrite",
+    "shiftproof.models.prepared.prepare",
+    "shiftproof.models.prepared.rewrite",
     "shiftproof.models.reference",
-    "shiftproof.models.openvino",
+    "shiftproof.models.prepared.openvino",
 )
 
 
@@ -119,8 +119,8 @@ def test_verify_needs_nothing_of_what_certified(name: str, monkeypatch: pytest.M
         "certification.sampling.voting.Voter.outputs",
         "certification.sampling.exact.ExactLayer.of_noise",
         "certification.certificates.certified_rows",
-        "models.prepare.prepare",
-        "models.rewrite.rewrite",
+        "models.prepared.prepare.prepare",
+        "models.prepared.rewrite.rewrite",
     ):
         monkeypatch.setattr(f"shiftproof.{where}", gone)
     findings = verify(case)

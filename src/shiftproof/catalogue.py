@@ -44,13 +44,14 @@ class Entry(Generic[T]):
 class Catalogue(Generic[T]):
     """The methods of one kind, by name: `OBJECTIVES.create("erm")`.
 
-    Modules of `package` are imported at the first look-up; entry points of the group ``shiftproof.<package's last
-    part>`` are loaded then too, so that an installed plug-in needs no configuration.
+    Modules of `package` are imported at the first look-up; entry points of `group`, unless told
+    ``shiftproof.<package's last part>``, are loaded then too, so that an installed plug-in needs no configuration.
     """
 
-    def __init__(self, kind: str, package: str) -> None:
+    def __init__(self, kind: str, package: str, *, group: str = "") -> None:
         self.kind = kind
         self._package = package
+        self._group = group or f"shiftproof.{package.rsplit('.', 1)[-1]}"
         self._entries: dict[str, Entry[T]] = {}
         self._complete = False
 
@@ -105,7 +106,7 @@ class Catalogue(Generic[T]):
         package = importlib.import_module(self._package)
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{self._package}.{module.name}")
-        for point in entry_points(group=f"shiftproof.{self._package.rsplit('.', 1)[-1]}"):
+        for point in entry_points(group=self._group):
             try:
                 point.load()
             except Exception as error:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from shiftproof.attacks.victim import Base, Victim, frozen
 from shiftproof.execution import require_bf16
 from shiftproof.models.gradients import gradient_copy
-from shiftproof.models.prepare import Precision
+from shiftproof.models.prepared.prepare import Precision
 from shiftproof.perturbations.l1 import project_in_box, sparse_direction
 from shiftproof.perturbations.threat import Norm, Threat, project, steepest
 from shiftproof.types import Finding

@@ -12,7 +12,7 @@ from shiftproof.certification.certificates import Certificates
 from shiftproof.certification.promise import Promise
 from shiftproof.domains import Domain, Domains
 from shiftproof.execution import Journal, Mode
-from shiftproof.models.prepare import Backend, Precision
+from shiftproof.models.prepared.prepare import Backend, Precision
 from shiftproof.types import Cost, FloatArray
 
 __all__ = ["CERTIFIERS", "Certifier", "Job", "Memory"]

@@ -17,7 +17,7 @@ from shiftproof.errors import UsageError
 from shiftproof.execution import Journal, Mode
 from shiftproof.models.behaviour import behaviour_of, difference
 from shiftproof.models.identity import identity_of
-from shiftproof.models.prepare import Backend, Precision, check_compute
+from shiftproof.models.prepared.prepare import Backend, Precision, check_compute
 from shiftproof.rng import checked_seed, fresh_seed
 
 __all__ = ["certify"]

@@ -20,7 +20,7 @@ from shiftproof.certification.sampling.bank import CHOOSING, COUNTING, blocks, d
 from shiftproof.certification.sampling.voting import Voter
 from shiftproof.errors import ModelError, NotAFunction
 from shiftproof.models.outputs import logits_of
-from shiftproof.models.prepare import Prepared, prepare
+from shiftproof.models.prepared.prepare import Prepared, prepare
 from shiftproof.models.reference import Reference
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.types import FloatArray, IntArray

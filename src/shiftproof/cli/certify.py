@@ -125,7 +125,7 @@ def command(
     from shiftproof.execution import check_writable
     from shiftproof.models import MODELS, load_model
     from shiftproof.models.load import check_trained
-    from shiftproof.models.prepare import check_compute
+    from shiftproof.models.prepared.prepare import check_compute
     from shiftproof.report.certified import nice_radii, write_certified
     from shiftproof.studies.certifying import Question, calibration_pool, places
     from shiftproof.studies.data import check_classes

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.models.lipschitz.freeze import Freezable, freeze
+from shiftproof.models.prepared.rewrite import fold
 from shiftproof.models.reference import Reference
-from shiftproof.models.rewrite import fold
 
 __all__ = ["gradient_copy"]
 

@@ -15,7 +15,7 @@ from shiftproof.attacks.ascent import Rule, ascend, attackable, weaknesses
 from shiftproof.attacks.attack import check_eps
 from shiftproof.attacks.pgd import PGD
 from shiftproof.catalogue import Checked
-from shiftproof.models.prepare import Precision
+from shiftproof.models.prepared.prepare import Precision
 from shiftproof.objectives.measures import cross_entropy
 from shiftproof.objectives.objective import Outcome
 from shiftproof.perturbations.threat import ThreatOption

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from shiftproof.attacks import Base, Smoothed, Victim
 from shiftproof.attacks.ascent import ascend, attackable, weaknesses
 from shiftproof.attacks.pgd import PGD
-from shiftproof.models.prepare import Precision
+from shiftproof.models.prepared.prepare import Precision
 from shiftproof.objectives.measures import cross_entropy, spread
 from shiftproof.objectives.objective import OBJECTIVES, Outcome, Recipe, Selection
 from shiftproof.objectives.smoothed import ForSmoothing

@@ -16,7 +16,7 @@ from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import UsageError
 from shiftproof.evidence.certificates import CERTIFICATE, certificate_columns, certificate_facts
-from shiftproof.models.prepare import Backend, Precision
+from shiftproof.models.prepared.prepare import Backend, Precision
 from shiftproof.perturbations.noise import as_noise
 from shiftproof.probes.blocks import ProbeTask
 from shiftproof.probes.probe import PROBES, Probe, Result

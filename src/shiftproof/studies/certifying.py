@@ -24,7 +24,7 @@ from shiftproof.evidence import slug
 from shiftproof.execution import Mode, only_one, read_json, write_json
 from shiftproof.models.behaviour import behaviour_of, difference
 from shiftproof.models.identity import identity_of
-from shiftproof.models.prepare import Backend, Precision
+from shiftproof.models.prepared.prepare import Backend, Precision
 from shiftproof.perturbations.noise import Noise, as_record
 from shiftproof.report.certified import Series, figures, series_of
 from shiftproof.rng import fresh_seed

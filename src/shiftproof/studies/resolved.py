@@ -11,9 +11,9 @@ from typing import Any
 from shiftproof.catalogue import plain_options
 from shiftproof.domains.registry import data_set
 from shiftproof.models import MODELS
-from shiftproof.models.architecture import split_options
 from shiftproof.models.files import file_hash
 from shiftproof.models.load import model_path
+from shiftproof.models.networks.architecture import split_options
 from shiftproof.objectives import OBJECTIVES, Objective, Recipe
 from shiftproof.probes import PROBES
 from shiftproof.studies.pretraining import first_phase

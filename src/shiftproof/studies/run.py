@@ -11,7 +11,7 @@ from shiftproof.catalogue import options_of
 from shiftproof.errors import DataError, UsageError
 from shiftproof.evidence import Evidence, EvidenceStore, slug
 from shiftproof.execution import read_json, write_atomically
-from shiftproof.models.heads import Head
+from shiftproof.models.networks.heads import Head
 from shiftproof.probes.sandwich import sandwich_summary
 from shiftproof.report import Report, write_report
 from shiftproof.report.page import FORMATS, render_page

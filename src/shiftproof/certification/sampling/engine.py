@@ -26,7 +26,7 @@ from shiftproof.certification.wording import smoothing_guarantee
 from shiftproof.domains import Domain
 from shiftproof.errors import NotAFunction, UsageError
 from shiftproof.execution import pickled, progress_bar, run_shards, single_threaded
-from shiftproof.models.prepare import Prepared, prepare
+from shiftproof.models.prepared.prepare import Prepared, prepare
 from shiftproof.models.reference import Reference
 from shiftproof.perturbations.noise import Noise
 from shiftproof.types import FloatArray, IntArray

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from shiftproof.models.rewrite import Affine
+from shiftproof.models.prepared.rewrite import Affine
 
 __all__ = ["ExactLayer"]
 

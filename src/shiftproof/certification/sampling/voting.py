@@ -11,7 +11,7 @@ from torch import Tensor
 from shiftproof.certification.sampling.bank import LARGEST_DRAW, grid_of, on_grid
 from shiftproof.certification.sampling.exact import ExactLayer
 from shiftproof.errors import ModelError
-from shiftproof.models.prepare import Prepared
+from shiftproof.models.prepared.prepare import Prepared
 from shiftproof.perturbations.noise import Noise
 from shiftproof.types import FloatArray, IntArray
 

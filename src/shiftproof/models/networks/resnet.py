@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftproof.models.architecture import MODELS
+from shiftproof.models.networks.architecture import MODELS
 from shiftproof.types import Positive
 
 __all__ = ["PreActBlock", "PreActResNet18"]

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from shiftproof.models.architecture import MODELS
 from shiftproof.models.lipschitz import CayleyConv2d, CayleyLinear, MaxMin
 from shiftproof.models.lipschitz.activations import Even
+from shiftproof.models.networks.architecture import MODELS
 
 __all__ = ["CNNCayley"]
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from shiftproof.models.architecture import MODELS
 from shiftproof.models.lipschitz import CayleyLinear, MaxMin
 from shiftproof.models.lipschitz.activations import Even
+from shiftproof.models.networks.architecture import MODELS
 from shiftproof.types import LayerCount
 
 __all__ = ["MLPCayley"]

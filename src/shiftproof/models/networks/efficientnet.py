@@ -11,9 +11,9 @@ from typing import Literal
 from torch import Tensor, nn
 
 from shiftproof.errors import ModelError, UsageError
-from shiftproof.models.architecture import MODELS
 from shiftproof.models.files import load_weights, read_weights
-from shiftproof.models.layers import Normalize
+from shiftproof.models.networks.architecture import MODELS
+from shiftproof.models.networks.layers import Normalize
 from shiftproof.types import Positive
 
 __all__ = ["EfficientNetLite0"]

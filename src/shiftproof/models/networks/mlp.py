@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from shiftproof.models.architecture import MODELS
+from shiftproof.models.networks.architecture import MODELS
 from shiftproof.types import LayerCount, Positive
 
 __all__ = ["MLP"]

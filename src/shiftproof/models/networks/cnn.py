@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from shiftproof.models.architecture import MODELS
+from shiftproof.models.networks.architecture import MODELS
 from shiftproof.types import Positive
 
 __all__ = ["CNN"]

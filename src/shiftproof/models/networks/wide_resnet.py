@@ -7,8 +7,8 @@ from pydantic import AfterValidator
 from torch import nn
 
 from shiftproof.errors import UsageError
-from shiftproof.models.architecture import MODELS
-from shiftproof.models.resnet import PreActBlock
+from shiftproof.models.networks.architecture import MODELS
+from shiftproof.models.networks.resnet import PreActBlock
 from shiftproof.types import Positive
 
 __all__ = ["WideResNet"]

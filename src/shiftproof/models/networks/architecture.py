@@ -14,8 +14,8 @@ from shiftproof.catalogue import Catalogue, checked_options, options_of
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ModelError, UnknownName
 from shiftproof.execution import machine_memory
-from shiftproof.models.heads import Head
-from shiftproof.models.layers import Gray, Normalize
+from shiftproof.models.networks.heads import Head
+from shiftproof.models.networks.layers import Gray, Normalize
 from shiftproof.models.split import Blueprint, SplitModel
 from shiftproof.rng import seeded_globals
 
@@ -29,7 +29,7 @@ class Network(Protocol):
         """The encoder, and the length of the representation that it gives."""
 
 
-MODELS: Catalogue[Network] = Catalogue("model", "shiftproof.models")
+MODELS: Catalogue[Network] = Catalogue("model", "shiftproof.models.networks", group="shiftproof.models")
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from torch import Tensor, fx, nn
 from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.execution import require_bf16, single_threaded
 from shiftproof.models.lipschitz.freeze import freeze
+from shiftproof.models.prepared.rewrite import Affine, Parts, head_in_f32, rewrite
 from shiftproof.models.reference import BF16_TOLERANCE, TOLERANCE, Reference, copy_of, random_inputs
-from shiftproof.models.rewrite import Affine, Parts, head_in_f32, rewrite
 
 __all__ = ["Backend", "Precision", "Prepared", "check_compute", "prepare"]
 
@@ -85,7 +85,7 @@ def prepare(
         fitting = max(1, ACTIVATION_BYTES // (4 * largest))
         slice_size = min(max(1 << (fitting.bit_length() - 1), SMALLEST_SLICE), LARGEST_SLICE)
         if backend == "openvino":
-            from shiftproof.models.openvino import compile_for_openvino
+            from shiftproof.models.prepared.openvino import compile_for_openvino
 
             shape_of_slice = (slice_size, *hidden.shape[1:])
             run, version = compile_for_openvino(parts.rest, torch.zeros(shape_of_slice), precision)

@@ -1,0 +1,1 @@
+"""Networks by name, one file an architecture, with the layers in front of them and the heads behind."""
