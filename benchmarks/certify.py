@@ -26,8 +26,8 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.certification.certifier import Job, Memory
+from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.certification.sampling.engine import Sampling, Work
-from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain
 from shiftproof.execution import bf16_problem, keep_freed_memory
 from shiftproof.execution.signals import describe_exit

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 import shiftproof as sp
+from shiftproof.certification.bounds.representations import linear_parts
 from shiftproof.certification.certifier import Job, Memory
-from shiftproof.certification.margins import margin_certificates
-from shiftproof.certification.representations import linear_parts
+from shiftproof.certification.certifiers.margin import margin_certificates
 from shiftproof.domains import Domain
 from shiftproof.execution import keep_freed_memory
 from shiftproof.models.lipschitz import frozen

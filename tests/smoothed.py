@@ -7,7 +7,7 @@ from torch import nn
 
 import shiftproof as sp
 from shiftproof.certification.certifier import Job, Memory
-from shiftproof.certification.smoothing import RandomizedSmoothing
+from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain
 
 GAUSSIAN = sp.noise.Gaussian(0.25)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import shiftproof as sp
 from shiftproof.certification.certifier import Memory
-from shiftproof.certification.several import Signed, selection_radius
+from shiftproof.certification.certifiers.adapted_radii import Signed, selection_radius
 from shiftproof.domains import Domain
 from shiftproof.errors import DataError, ModelError, ShiftproofError, UsageError
 from shiftproof.execution import always_in_workers

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import shiftproof as sp
 from shiftproof.certification import CERTIFIERS
-from shiftproof.certification.smoothing import RandomizedSmoothing
+from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import CheckFailed, DataError, UsageError
 from shiftproof.perturbations.deformation import as_ball

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 import shiftproof as sp
 from shiftproof.certification import Calibration, Job
+from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.certification.sampling.bank import blocks
 from shiftproof.certification.sampling.budget import bounds
 from shiftproof.certification.sampling.stopping import Look
-from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.errors import ConformanceError
 from shiftproof.testing import LinearOracle, check_certifier
 

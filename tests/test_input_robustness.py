@@ -11,9 +11,9 @@ from smoothed import digits
 from torch import Tensor, nn
 
 import shiftproof as sp
-from shiftproof.certification.boxes import propagate
+from shiftproof.certification.bounds.boxes import propagate
+from shiftproof.certification.bounds.interval import Box, InputBall, layers_of, leads, passes
 from shiftproof.certification.input_robustness import Measured, input_robustness
-from shiftproof.certification.interval import Box, InputBall, layers_of, leads, passes
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.lipschitz import GroupSort, MaxMin, ScaledAvgPool2d

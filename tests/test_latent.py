@@ -11,10 +11,10 @@ from scipy.stats import binom, norm
 from torch import Tensor, nn
 
 import shiftproof as sp
+from shiftproof.certification.bounds.margins import margins
 from shiftproof.certification.certificates import Votes, certified_rows
 from shiftproof.certification.certifier import Memory
-from shiftproof.certification.latent import latent_votes, logit_noise
-from shiftproof.certification.margins import margins
+from shiftproof.certification.certifiers.latent_smoothing import latent_votes, logit_noise
 from shiftproof.certification.sampling.budget import budget
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError, UsageError

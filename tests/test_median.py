@@ -10,9 +10,9 @@ from torch import nn
 
 import shiftproof as sp
 from shiftproof.attacks import craft
-from shiftproof.certification.boxes import box_margin, propagate
+from shiftproof.certification.bounds.boxes import box_margin, propagate
+from shiftproof.certification.bounds.ranks import order_radius
 from shiftproof.certification.certifier import Memory
-from shiftproof.certification.ranks import order_radius
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.lipschitz import MaxMin, RowL2Linear
 
@@ -213,7 +213,7 @@ def test_a_head_that_boxes_can_not_pass_is_refused() -> None:
 
 
 def test_samples_are_held_for_few_images_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    from shiftproof.certification import median_sampling as median
+    from shiftproof.certification.certifiers import median_sampling as median
 
     model = linear_model(np.eye(4), np.zeros(4), np.eye(4)[:3], np.zeros(3))
     inputs = torch.rand(30, 1, 1, 4)

@@ -282,7 +282,7 @@ def test_a_radius_without_votes_is_computed_again(exact: Path, copy: Callable[[P
         if title.startswith("median"):
             columns["count"] = [max(k // 8, 1) if k else 0 for k in columns["count"]]
             certifier = sp.certifiers.MedianSmoothing(samples=200)
-            from shiftproof.certification.ranks import order_radius
+            from shiftproof.certification.bounds.ranks import order_radius
 
             radii = order_radius(np.array(columns["count"]), 200, 0.1, certifier.share(32))
             columns["radius"] = np.where(np.array(columns["radius"]) > 0, radii, 0.0).tolist()

@@ -28,15 +28,15 @@ from shiftproof.probes.verification import Case, verify
 SOURCE = Path(sp.__file__).parent
 ASKS_THE_MODEL = [
     *(SOURCE / "probes" / "verification").glob("*.py"),
-    *(SOURCE / "certification").glob("*promise.py"),
-    SOURCE / "certification" / "asking.py",
+    *(SOURCE / "certification").rglob("*_classifier.py"),
+    SOURCE / "certification" / "plain_votes.py",
     SOURCE / "certification" / "rederive.py",
 ]
 MADE_FOR_SPEED = (
     "shiftproof.certification.sampling",
     "shiftproof.certification.certify",
-    "shiftproof.certification.smoothing",
-    "shiftproof.certification.median_sampling",
+    "shiftproof.certification.certifiers.randomized_smoothing",
+    "shiftproof.certification.certifiers.median_sampling",
     "shiftproof.models.prepared.prepare",
     "shiftproof.models.prepared.rewrite",
     "shiftproof.models.reference",
@@ -112,8 +112,8 @@ def test_verify_needs_nothing_of_what_certified(name: str, monkeypatch: pytest.M
     for where in (
         "certification.sampling.engine.sample",
         "certification.sampling.engine.prepare",
-        "certification.median_sampling.prepare",
-        "certification.median_sampling.draw_block",
+        "certification.certifiers.median_sampling.prepare",
+        "certification.certifiers.median_sampling.draw_block",
         "certification.sampling.engine.draw_block",
         "certification.sampling.bank.draw_block",
         "certification.sampling.voting.Voter.outputs",

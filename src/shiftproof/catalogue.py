@@ -98,7 +98,7 @@ class Catalogue(Generic[T]):
             for entry in self:
                 if entry.cls.__name__ == attribute:
                     return entry.cls
-        raise AttributeError(f"module {self._package!r} has no attribute {attribute!r}")
+        raise AttributeError(f"module {self._group!r} has no attribute {attribute!r}")
 
     def _discover(self) -> None:
         if self._complete:

@@ -7,10 +7,10 @@ from shiftproof.certification.certificates import ABSTAIN, Certificates
 from shiftproof.certification.certifier import CERTIFIERS, Certifier, Job
 from shiftproof.certification.certify import certify
 from shiftproof.certification.explain import Explanation, explain
+from shiftproof.certification.guarantees import TOGETHER
 from shiftproof.certification.input_robustness import InputRobustness, input_robustness
 from shiftproof.certification.sampling.stopping import Radii, Within
 from shiftproof.certification.transfer import transferred_radius
-from shiftproof.certification.wording import TOGETHER
 
 __all__ = [
     "ABSTAIN",

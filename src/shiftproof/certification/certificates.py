@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from shiftproof.certification import logs
+from shiftproof.certification.guarantees import smoothing_guarantee
 from shiftproof.certification.sampling.budget import EXACT_N, STOPPED, Levels, bounds, budget
-from shiftproof.certification.wording import smoothing_guarantee
 from shiftproof.errors import DataError, UsageError
 from shiftproof.execution import parse_json, write_atomically
 from shiftproof.execution.tables import hash_table

@@ -9,7 +9,7 @@ from torch import nn
 
 from shiftproof.catalogue import Catalogue
 from shiftproof.certification.certificates import Certificates
-from shiftproof.certification.promise import Promise
+from shiftproof.certification.certified_classifier import Promise
 from shiftproof.domains import Domain, Domains
 from shiftproof.execution import Journal, Mode
 from shiftproof.models.prepared.prepare import Backend, Precision
@@ -84,4 +84,4 @@ class Certifier(Protocol):
         """The classifier of which the certificates speak, to be attacked and asked again."""
 
 
-CERTIFIERS: Catalogue[Certifier] = Catalogue("certifier", "shiftproof.certification")
+CERTIFIERS: Catalogue[Certifier] = Catalogue("certifier", "shiftproof.certification.certifiers")

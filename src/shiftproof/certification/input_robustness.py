@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from shiftproof.attacks.ascent import OVERSHOOT, attackable, input_gradient, step_inside
 from shiftproof.attacks.attack import Data, check_eps, check_victim, one_domain
 from shiftproof.attacks.victim import Base, room
-from shiftproof.certification.interval import InputBall, layers_of, leads
-from shiftproof.certification.representations import Parts, linear_parts
+from shiftproof.certification.bounds.interval import InputBall, layers_of, leads
+from shiftproof.certification.bounds.representations import Parts, linear_parts
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.execution import Mode, progress_bar
 from shiftproof.models.lipschitz import frozen

@@ -11,8 +11,8 @@ from torch import nn
 
 from shiftproof.certification import CERTIFIERS
 from shiftproof.certification.certifier import Job, Memory
+from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.certification.checks import check_classifier
-from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import UsageError
 from shiftproof.evidence.certificates import CERTIFICATE, certificate_columns, certificate_facts

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from shiftproof.certification.bounds.margins import margins, safe_margins
+from shiftproof.certification.bounds.representations import encode, linear_parts, one_pass
 from shiftproof.certification.certifier import Job, Memory
-from shiftproof.certification.margins import margins, safe_margins
-from shiftproof.certification.representations import encode, linear_parts, one_pass
 from shiftproof.certification.transfer import transferred_radius
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import DataError

@@ -15,8 +15,8 @@ from torch import nn
 from shiftproof.catalogue import options_of
 from shiftproof.certification import CERTIFIERS, Certificates, Certifier, certify
 from shiftproof.certification.certifier import Job, Memory
+from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.certification.checks import check_classifier
-from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain, Domains
 from shiftproof.domains.splits import first_samples, part_of, train_part
 from shiftproof.errors import DataError, UsageError

@@ -13,7 +13,7 @@ from torch import nn
 from shiftproof.attacks.attack import as_attack, check_eps
 from shiftproof.attacks.validity import validity_findings
 from shiftproof.certification import CERTIFIERS
-from shiftproof.certification.representations import linear_parts
+from shiftproof.certification.bounds.representations import linear_parts
 from shiftproof.domains import Domain, Domains, validate
 from shiftproof.domains.validate import class_findings
 from shiftproof.errors import DataError, ModelError, ShiftproofError, UsageError

@@ -14,15 +14,15 @@ from torch import Tensor, nn
 
 from shiftproof.certification.certificates import Certificates, certified_rows
 from shiftproof.certification.certifier import Job, Memory
+from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.certification.checks import reference_inputs
 from shiftproof.certification.facts import facts_of
+from shiftproof.certification.guarantees import smoothing_guarantee
 from shiftproof.certification.sampling.bank import CHOOSING, COUNTING, Block, blocks, draw_block, off_grid
 from shiftproof.certification.sampling.plain import Compared, PlainVotes
 from shiftproof.certification.sampling.spot_check import spot_check
 from shiftproof.certification.sampling.tally import Choice, Tally, choose_classes
 from shiftproof.certification.sampling.voting import Voter
-from shiftproof.certification.smoothing import RandomizedSmoothing
-from shiftproof.certification.wording import smoothing_guarantee
 from shiftproof.domains import Domain
 from shiftproof.errors import NotAFunction, UsageError
 from shiftproof.execution import pickled, progress_bar, run_shards, single_threaded

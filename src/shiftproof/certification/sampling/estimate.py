@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from shiftproof.certification.certifier import Job, Memory
+from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.certification.sampling.engine import Sampling, measure_rate, sample
 from shiftproof.certification.sampling.tally import Tally
-from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.rng import derive, numpy_generator
 from shiftproof.types import Cost, FloatArray, IntArray
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.attacks.victim import frozen
-from shiftproof.certification.asking import noisy_copies
+from shiftproof.certification.plain_votes import noisy_copies
 from shiftproof.errors import NotAFunction
 from shiftproof.models.outputs import logits_of
 from shiftproof.perturbations.noise import Noise

@@ -8,9 +8,9 @@ from scipy.stats import binom
 from torch import nn
 
 from shiftproof.attacks.victim import frozen
-from shiftproof.certification.asking import count_votes, standard_noise
 from shiftproof.certification.certificates import Certificates
 from shiftproof.certification.certifier import Job
+from shiftproof.certification.plain_votes import count_votes, standard_noise
 from shiftproof.errors import NotAFunction
 from shiftproof.perturbations.noise import Noise
 from shiftproof.rng import numpy_generator

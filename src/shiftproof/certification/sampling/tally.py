@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.certification.certificates import Votes
+from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.certification.sampling.bank import CHOOSING, Block
 from shiftproof.certification.sampling.stopping import Look
-from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.types import FloatArray, IntArray
 
 __all__ = ["Choice", "Tally", "choose_classes"]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import hypergeom
 
+from shiftproof.certification.certified_classifier import Promise
 from shiftproof.certification.certifier import Memory
-from shiftproof.certification.median_promise import MedianPromise
-from shiftproof.certification.promise import Promise
+from shiftproof.certification.certifiers.median_classifier import MedianPromise
 from shiftproof.probes.verification.case import SAME, WRONGLY_BROKEN, Case, finding
 from shiftproof.probes.verification.replay import replayed_medians, replayed_votes, voters_of
 from shiftproof.rng import numpy_generator

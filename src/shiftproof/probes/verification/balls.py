@@ -13,7 +13,7 @@ from shiftproof.attacks.attack import overturn
 from shiftproof.attacks.pgd import PGD
 from shiftproof.attacks.spatial import Spatial
 from shiftproof.certification import Certificates
-from shiftproof.certification.promise import Promise, SmoothedPromise, behind, lead_of
+from shiftproof.certification.certified_classifier import Promise, SmoothedPromise, behind, lead_of
 from shiftproof.perturbations.deformation import Deformation
 from shiftproof.perturbations.noise import NOISES
 from shiftproof.perturbations.threat import Threat

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from shiftproof.certification.asking import PIXEL_STEPS
-from shiftproof.certification.promise import Mask
+from shiftproof.certification.certified_classifier import Mask
+from shiftproof.certification.plain_votes import PIXEL_STEPS
 from shiftproof.errors import ShiftproofError
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.probes.verification.case import SAME, Case, finding

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.attacks.victim import frozen
-from shiftproof.certification.asking import count_votes, standard_noise
-from shiftproof.certification.median_promise import MedianPromise
-from shiftproof.certification.promise import Promise
+from shiftproof.certification.certified_classifier import Promise
+from shiftproof.certification.certifiers.median_classifier import MedianPromise
+from shiftproof.certification.plain_votes import count_votes, standard_noise
 from shiftproof.perturbations.noise import Noise
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.rng import numpy_generator

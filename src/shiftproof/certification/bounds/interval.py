@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftproof.certification.boxes import propagate
+from shiftproof.certification.bounds.boxes import propagate
 from shiftproof.errors import ModelError
 from shiftproof.models.altered import altered
 from shiftproof.models.lipschitz import GroupSort, MaxMin, ScaledAvgPool2d

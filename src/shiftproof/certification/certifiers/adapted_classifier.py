@@ -11,7 +11,7 @@ import torch
 from scipy.special import ndtri
 from torch import Tensor, nn
 
-from shiftproof.certification.promise import Mask, SmoothedPromise, behind, lead_of
+from shiftproof.certification.certified_classifier import Mask, SmoothedPromise, behind, lead_of
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.statistics import lower_bound, upper_bound
 from shiftproof.types import FloatArray, IntArray

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shiftproof.certification.asking import noisy_copies
+from shiftproof.certification.bounds.ranks import order_radius, smallest_rank
 from shiftproof.certification.certifier import Job, Memory
+from shiftproof.certification.certifiers.median_head import Head
 from shiftproof.certification.checks import reference_inputs
-from shiftproof.certification.head import Head
-from shiftproof.certification.ranks import order_radius, smallest_rank
+from shiftproof.certification.plain_votes import noisy_copies
 from shiftproof.certification.sampling.bank import CHOOSING, COUNTING, blocks, draw_block, off_grid
 from shiftproof.certification.sampling.voting import Voter
 from shiftproof.errors import ModelError, NotAFunction
@@ -26,7 +26,7 @@ from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from shiftproof.certification.median import MedianSmoothing
+    from shiftproof.certification.certifiers.median_smoothing import MedianSmoothing
 
 __all__ = ["Sampled", "off_grid_of"]
 

@@ -12,7 +12,7 @@ from scipy.stats import binom
 from torch import Tensor
 
 from shiftproof.attacks.victim import Base, Smoothed, Victim, frozen
-from shiftproof.certification.asking import count_votes, standard_noise
+from shiftproof.certification.plain_votes import count_votes, standard_noise
 from shiftproof.rng import numpy_generator
 from shiftproof.types import FloatArray, IntArray
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shiftproof.certification.promise import ASKING, Mask, behind, lead_of
+from shiftproof.certification.certified_classifier import ASKING, Mask, behind, lead_of
 from shiftproof.models.split import SplitModel
 from shiftproof.rng import numpy_generator
 from shiftproof.types import FloatArray, IntArray

@@ -10,13 +10,20 @@ import numpy as np
 import torch
 from annotated_types import Interval
 
+from shiftproof.certification.bounds.margins import ROUNDING_WORDS, over_constant, safe_margins, useless
+from shiftproof.certification.bounds.representations import (
+    Parts,
+    check_precision,
+    diameter,
+    encode,
+    linear_parts,
+    one_pass,
+)
 from shiftproof.certification.certificates import Certificates, Votes, certified_rows
+from shiftproof.certification.certified_classifier import Promise
 from shiftproof.certification.certifier import CERTIFIERS, Job
+from shiftproof.certification.certifiers.latent_classifier import LatentPromise
 from shiftproof.certification.facts import facts_of
-from shiftproof.certification.latent_promise import LatentPromise
-from shiftproof.certification.margins import ROUNDING_WORDS, over_constant, safe_margins, useless
-from shiftproof.certification.promise import Promise
-from shiftproof.certification.representations import Parts, check_precision, diameter, encode, linear_parts, one_pass
 from shiftproof.certification.sampling.bank import CHOOSING, COUNTING
 from shiftproof.certification.sampling.budget import Levels, budget
 from shiftproof.errors import ModelError, UsageError

@@ -14,14 +14,14 @@ from pydantic import BeforeValidator
 from scipy.special import ndtri
 from torch import nn
 
-from shiftproof.certification.adapted_promise import AgreementPromise, SelectionPromise
 from shiftproof.certification.calibration import Calibration, CalibrationOption, calibration_images
 from shiftproof.certification.certificates import ABSTAIN, Certificates
+from shiftproof.certification.certified_classifier import Promise
 from shiftproof.certification.certifier import CERTIFIERS, Job, Memory
-from shiftproof.certification.promise import Promise
+from shiftproof.certification.certifiers.adapted_classifier import AgreementPromise, SelectionPromise
+from shiftproof.certification.certifiers.adapted_radii import Signed, selection_radius, signed
+from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.certification.rederive import Record, scores_from_votes
-from shiftproof.certification.several import Signed, selection_radius, signed
-from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.models.adaptation import adapt_batchnorm, batchnorm_layers, statistics_hash

@@ -11,13 +11,13 @@ import numpy as np
 from annotated_types import Interval
 
 from shiftproof.certification.certificates import Certificates
+from shiftproof.certification.certified_classifier import Promise, SmoothedPromise
 from shiftproof.certification.certifier import CERTIFIERS, Job
-from shiftproof.certification.promise import Promise, SmoothedPromise
+from shiftproof.certification.guarantees import described_classifier, smoothing_guarantee
 from shiftproof.certification.rederive import Record, radius_from_votes
 from shiftproof.certification.sampling.bank import grid_of
 from shiftproof.certification.sampling.budget import Levels, bounds, budget
 from shiftproof.certification.sampling.stopping import Full, Stop, StopOption, as_stop
-from shiftproof.certification.wording import described_classifier, smoothing_guarantee
 from shiftproof.errors import UsageError
 from shiftproof.perturbations.noise import NoiseOption, as_noise, label
 from shiftproof.types import MOST, Cost, FloatArray, Positive

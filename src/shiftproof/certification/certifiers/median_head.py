@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shiftproof.certification.boxes import box_margin, check_head, split_last
+from shiftproof.certification.bounds.boxes import box_margin, check_head, split_last
 from shiftproof.models.lipschitz import frozen
 from shiftproof.models.lipschitz.constants import lipschitz_bound
 

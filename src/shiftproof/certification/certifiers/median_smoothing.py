@@ -11,17 +11,17 @@ import torch
 from annotated_types import Gt, Interval
 from torch import nn
 
+from shiftproof.certification.bounds.ranks import order_radius
 from shiftproof.certification.certificates import Certificates
+from shiftproof.certification.certified_classifier import Promise
 from shiftproof.certification.certifier import CERTIFIERS, Job, Memory
+from shiftproof.certification.certifiers.median_classifier import MedianPromise
+from shiftproof.certification.certifiers.median_head import Head
+from shiftproof.certification.certifiers.median_sampling import Sampled, off_grid_of
 from shiftproof.certification.facts import facts_of
-from shiftproof.certification.head import Head
-from shiftproof.certification.median_promise import MedianPromise
-from shiftproof.certification.median_sampling import Sampled, off_grid_of
-from shiftproof.certification.promise import Promise
-from shiftproof.certification.ranks import order_radius
+from shiftproof.certification.guarantees import described_classifier
 from shiftproof.certification.sampling.bank import grid_of
 from shiftproof.certification.sampling.budget import Levels
-from shiftproof.certification.wording import described_classifier
 from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.execution import progress_bar, run_shards
 from shiftproof.models.split import SplitModel

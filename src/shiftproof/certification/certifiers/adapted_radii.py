@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
+from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.certification.sampling.budget import bounds
-from shiftproof.certification.smoothing import RandomizedSmoothing
 from shiftproof.types import FloatArray, IntArray
 
 __all__ = ["Signed", "selection_radius", "signed"]

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shiftproof.certification.asking import noisy_copies, standard_noise
-from shiftproof.certification.head import Head
-from shiftproof.certification.promise import ASKING, Mask, lead_of
+from shiftproof.certification.certified_classifier import ASKING, Mask, lead_of
+from shiftproof.certification.certifiers.median_head import Head
+from shiftproof.certification.plain_votes import noisy_copies, standard_noise
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.rng import numpy_generator, torch_generator
 from shiftproof.statistics import quantile_lower_index

@@ -1,0 +1,1 @@
+"""One file a certifier, and beside it what serves that one alone."""
