@@ -1,6 +1,7 @@
-"""The house rule: a room may look into rooms to its left only."""
+"""The house rules: a room may look into rooms to its left only, and no module imports itself through others."""
 
 import ast
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,70 @@ def test_the_rule_sees_doors_of_every_kind(tmp_path: Path, monkeypatch: pytest.M
     )
     monkeypatch.setattr("test_imports.ROOT", tmp_path)
     assert {other for _, other, _ in doors()} == {"report", "studies", "probes", "training"}
+
+
+def modules_of(root: Path) -> dict[str, Path]:
+    """The modules of a package by their dotted names; an `__init__` has that of its folder."""
+    parts = {path: (root.name, *path.relative_to(root).with_suffix("").parts) for path in root.rglob("*.py")}
+    return {".".join(names).removesuffix(".__init__"): path for path, names in parts.items()}
+
+
+def imports_of(path: Path, modules: dict[str, Path]) -> set[str]:
+    """Those of `modules` that a file imports, anywhere but under `if TYPE_CHECKING`."""
+    tree = ast.parse(path.read_text())
+    branches = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
+    never_run = {id(inner) for branch in branches for line in branch.body for inner in ast.walk(line)}
+    imported = set()
+    for node in ast.walk(tree):
+        if id(node) in never_run:
+            continue
+        if isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            # a name is a module, or something inside the module that it is taken from
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            imported |= {name if name in modules else str(node.module) for name in names}
+    return imported & modules.keys()
+
+
+def first_cycle(root: Path) -> list[str]:
+    """Modules of which each imports the next and the last is the first; none if there are none."""
+    modules = modules_of(root)
+    graph = {name: imports_of(path, modules) - {name} for name, path in modules.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        # the sorter names each module before the one that imports it
+        return list(reversed(error.args[1]))
+    return []
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    assert first_cycle(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    "back", ["from package.a import f", "import package.a", "from package import a", "def g():\n    import package.a"]
+)
+def test_cycles_are_found_in_functions_and_packages_too(back: str, tmp_path: Path) -> None:
+    inner = tmp_path / "package" / "inner"
+    inner.mkdir(parents=True)
+    (tmp_path / "package" / "a.py").write_text("from package.inner import g\n")
+    (inner / "__init__.py").write_text("from package.inner.b import g\n")
+    (inner / "b.py").write_text("def g(): ...\n")
+    assert first_cycle(tmp_path / "package") == []
+    (inner / "b.py").write_text(f"{back}\n")
+    cycle = first_cycle(tmp_path / "package")
+    assert cycle[0] == cycle[-1]
+    assert set(cycle) == {"package.a", "package.inner", "package.inner.b"}
+
+
+def test_imports_for_type_checkers_alone_make_no_cycle(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(f"from {tmp_path.name}.b import f\n")
+    (tmp_path / "b.py").write_text(f"if TYPE_CHECKING:\n    from {tmp_path.name}.a import g\n")
+    assert first_cycle(tmp_path) == []
+    (tmp_path / "b.py").write_text(f"if TYPE_CHECKING:\n    pass\nelse:\n    from {tmp_path.name}.a import g\n")
+    assert first_cycle(tmp_path) != []
 
 
 @pytest.mark.parametrize("name", shiftproof.__all__)

@@ -111,6 +111,8 @@ def test_verify_needs_nothing_of_what_certified(name: str, monkeypatch: pytest.M
 
     for where in (
         "certification.sampling.engine.sample",
+        "certification.certifiers.randomized_smoothing.sample",
+        "certification.certifiers.adapted_smoothing.sample",
         "certification.sampling.engine.prepare",
         "certification.certifiers.median_sampling.prepare",
         "certification.certifiers.median_sampling.draw_block",

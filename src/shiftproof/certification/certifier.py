@@ -15,7 +15,7 @@ from shiftproof.execution import Journal, Mode
 from shiftproof.models.prepared.prepare import Backend, Precision
 from shiftproof.types import Cost, FloatArray
 
-__all__ = ["CERTIFIERS", "Certifier", "Job", "Memory"]
+__all__ = ["CERTIFIERS", "Certifier", "Described", "Job", "Memory"]
 
 
 class Memory:
@@ -53,8 +53,8 @@ class Job:
     calibration: Domains | None = None
 
 
-class Certifier(Protocol):
-    """A frozen dataclass that turns samples into certificates of one norm."""
+class Described(Protocol):
+    """What tells certificates of one setting from others."""
 
     @property
     def title(self) -> str:
@@ -67,6 +67,10 @@ class Certifier(Protocol):
     @property
     def scale(self) -> float:
         """A radius of interest, fixed before anything is measured."""
+
+
+class Certifier(Described, Protocol):
+    """A frozen dataclass that turns samples into certificates of one norm."""
 
     def applies(self, job: Job) -> str:
         """Why it can be used on the job's classifier, in a sentence; an error says why not."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.certification.sampling.budget import bounds
+from shiftproof.certification.sampling.setting import Setting
 from shiftproof.types import FloatArray, IntArray
 
 __all__ = ["Signed", "selection_radius", "signed"]
@@ -30,7 +30,7 @@ class Signed:
 
 
 def signed(
-    setting: RandomizedSmoothing,
+    setting: Setting,
     count: IntArray,
     rival_count: IntArray,
     drawn: IntArray,

@@ -22,6 +22,7 @@ from shiftproof.certification.certifiers.adapted_classifier import AgreementProm
 from shiftproof.certification.certifiers.adapted_radii import Signed, selection_radius, signed
 from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.certification.rederive import Record, scores_from_votes
+from shiftproof.certification.sampling.engine import sample
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.models.adaptation import adapt_batchnorm, batchnorm_layers, statistics_hash
@@ -114,8 +115,6 @@ class AdaptedSmoothing:
 
     def certify(self, job: Job) -> Certificates:
         """Certificates for every sample of the job's domain."""
-        from shiftproof.certification.sampling.engine import sample
-
         images = calibration_images(self.calibration, job.calibration)
         images.check_apart(job.domain)
         one = self._fixed(job, images) if self.rule == "fixed" and not self.unsound else self
@@ -217,8 +216,6 @@ class AdaptedSmoothing:
                 "rule='fixed' chooses one of several sigmas on calibration images, which needs their labels: "
                 "use Calibration.of(domain), one sigma, or another rule"
             )
-        from shiftproof.certification.sampling.engine import sample
-
         few = np.unique(np.linspace(0, len(images.inputs) - 1, CHOICE_IMAGES, dtype=np.int64))
         labels = images.labels[few]
         names = [str(c) for c in range(job.classes)]

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from numbers import Integral
-from typing import Annotated, ClassVar
+from dataclasses import dataclass
 
 import numpy as np
-from annotated_types import Interval
 
 from shiftproof.certification.certificates import Certificates
 from shiftproof.certification.certified_classifier import Promise, SmoothedPromise
@@ -16,11 +13,11 @@ from shiftproof.certification.certifier import CERTIFIERS, Job
 from shiftproof.certification.guarantees import described_classifier, smoothing_guarantee
 from shiftproof.certification.rederive import Record, radius_from_votes
 from shiftproof.certification.sampling.bank import grid_of
-from shiftproof.certification.sampling.budget import Levels, bounds, budget
-from shiftproof.certification.sampling.stopping import Full, Stop, StopOption, as_stop
+from shiftproof.certification.sampling.engine import sample
+from shiftproof.certification.sampling.estimate import estimate_sampling
+from shiftproof.certification.sampling.setting import Setting
 from shiftproof.errors import UsageError
-from shiftproof.perturbations.noise import NoiseOption, as_noise, label
-from shiftproof.types import MOST, Cost, FloatArray, Positive
+from shiftproof.types import Cost, FloatArray
 
 __all__ = ["RandomizedSmoothing"]
 
@@ -33,7 +30,7 @@ __all__ = ["RandomizedSmoothing"]
     cost="n0 + n forward passes a sample, fewer with a stopping rule",
 )
 @dataclass(frozen=True)
-class RandomizedSmoothing:
+class RandomizedSmoothing(Setting):
     """The majority vote of a classifier under noise, certified by counting votes.
 
     `n0` votes choose the class and never count again; up to `n` more bound its probability, and with `runner_up` that
@@ -45,53 +42,6 @@ class RandomizedSmoothing:
     >>> RandomizedSmoothing(noise.Gaussian(0.25), n=1_000).stop
     Full()
     """
-
-    noise: NoiseOption
-    n: Positive = 100_000
-    n0: Positive = 100
-    alpha: Annotated[float, Interval(gt=0, lt=1)] = 0.001
-    stop: StopOption = field(default_factory=Full)
-    runner_up: bool = True
-    skip_wrong: bool = False
-
-    classifier: ClassVar[str] = "smoothed"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "noise", as_noise(self.noise))
-        object.__setattr__(self, "stop", as_stop(self.stop))
-        for name in ("n", "n0"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= MOST:
-                raise UsageError(f"{name} is {value!r}; it should be a whole number from 1 to {MOST:,}")
-            object.__setattr__(self, name, int(value))
-        if not isinstance(self.alpha, int | float) or not 0 < self.alpha < 1:
-            raise UsageError(
-                f"alpha is {self.alpha!r}; it is a probability of error strictly between 0 and 1, such as 0.001"
-            )
-
-    @property
-    def title(self) -> str:
-        """What tells it from others in a table."""
-        return label(self.noise)
-
-    @property
-    def scale(self) -> float:
-        """A radius of interest, fixed before anything is measured: the scale of the noise."""
-        return self.noise.scale
-
-    def levels(self, classes: int) -> Levels:
-        """How alpha is shared out for a classifier of so many classes."""
-        stop: Stop = self.stop
-        return budget(self.alpha, classes, runner_up=self.runner_up, stops_early=stop.early)
-
-    def largest_radius(self, classes: int) -> float:
-        """What no radius can exceed: even unanimous votes bound a probability only so well; 0 if nothing is certified.
-
-        >>> round(RandomizedSmoothing("gaussian:1", n=100_000).largest_radius(2), 4)
-        3.8115
-        """
-        unanimous = bounds(np.array([self.n]), np.array([0]), np.array([self.n]), self.n, self.levels(classes))
-        return max(0.0, float(self.noise.radius(unanimous.miss, unanimous.rival)[0]))
 
     def applies(self, job: Job) -> str:
         """To any frozen classifier."""
@@ -108,8 +58,6 @@ class RandomizedSmoothing:
 
     def estimate(self, job: Job) -> Cost:
         """Passes and time, expected and at most."""
-        from shiftproof.certification.sampling.estimate import estimate_sampling
-
         return estimate_sampling(job, self)
 
     def rederive(self, certificates: Certificates) -> FloatArray:
@@ -139,6 +87,4 @@ class RandomizedSmoothing:
     @staticmethod
     def together(job: Job, settings: Sequence[RandomizedSmoothing]) -> list[Certificates]:
         """Several settings in one job: they share the noise, not the forward passes."""
-        from shiftproof.certification.sampling.engine import sample
-
         return sample(job, settings)

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from shiftproof.certification.certificates import Certificates, certified_rows
 from shiftproof.certification.certifier import Job, Memory
-from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.certification.checks import reference_inputs
 from shiftproof.certification.facts import facts_of
 from shiftproof.certification.guarantees import smoothing_guarantee
 from shiftproof.certification.sampling.bank import CHOOSING, COUNTING, Block, blocks, draw_block, off_grid
 from shiftproof.certification.sampling.plain import Compared, PlainVotes
+from shiftproof.certification.sampling.setting import Setting
 from shiftproof.certification.sampling.spot_check import spot_check
 from shiftproof.certification.sampling.tally import Choice, Tally, choose_classes
 from shiftproof.certification.sampling.voting import Voter
@@ -46,7 +46,7 @@ itself said of some votes of a shard.
 
 def sample(
     job: Job,
-    settings: Sequence[RandomizedSmoothing],
+    settings: Sequence[Setting],
     models: Sequence[nn.Module] | None = None,
     choice: Choice | None = None,
 ) -> list[Certificates]:
@@ -104,7 +104,7 @@ class Sampling:
     """What is sampled; every process prepares the model for itself, once."""
 
     job: Job
-    settings: tuple[RandomizedSmoothing, ...]
+    settings: tuple[Setting, ...]
     models: tuple[nn.Module, ...]
     references: tuple[Reference, ...]
     choice: Choice | None = None
@@ -113,7 +113,7 @@ class Sampling:
     def of(
         cls,
         job: Job,
-        settings: Sequence[RandomizedSmoothing],
+        settings: Sequence[Setting],
         models: Sequence[nn.Module] | None = None,
         choice: Choice | None = None,
     ) -> Sampling:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from shiftproof.certification.certifier import Job, Memory
-from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.certification.sampling.engine import Sampling, measure_rate, sample
+from shiftproof.certification.sampling.setting import Setting
 from shiftproof.certification.sampling.tally import Tally
 from shiftproof.rng import derive, numpy_generator
 from shiftproof.types import Cost, FloatArray, IntArray
@@ -20,7 +20,7 @@ FEWEST_IMAGES, TRIAL_SECONDS = 4, 4.0
 """A slow model is tried on fewer images."""
 
 
-def estimate_sampling(job: Job, setting: RandomizedSmoothing) -> Cost:
+def estimate_sampling(job: Job, setting: Setting) -> Cost:
     """For all `n` samples a matter of speed; with a stopping rule, votes of a trial say how soon images stop."""
     rate = measure_rate(Sampling.of(job, [setting]), RATE_SECONDS)
     images = len(job.domain)
@@ -32,7 +32,7 @@ def estimate_sampling(job: Job, setting: RandomizedSmoothing) -> Cost:
     return Cost(passes, rate.seconds(passes), most, rate.seconds(most))
 
 
-def _mean_passes(job: Job, setting: RandomizedSmoothing, tried: int) -> float:
+def _mean_passes(job: Job, setting: Setting, tried: int) -> float:
     """Certify a few images with few samples, then let the rule run on votes drawn with the frequencies found."""
     few = np.unique(np.linspace(0, len(job.domain) - 1, tried, dtype=np.int64))
     # noise of its own: what is chosen after a look at an estimate must not have met the noise that certifies
@@ -48,7 +48,7 @@ def _mean_passes(job: Job, setting: RandomizedSmoothing, tried: int) -> float:
     return float(np.where(wrong, setting.n0, setting.n0 + drawn).mean())
 
 
-def _simulated(setting: RandomizedSmoothing, probabilities: FloatArray, sampling: Sampling, classes: int) -> IntArray:
+def _simulated(setting: Setting, probabilities: FloatArray, sampling: Sampling, classes: int) -> IntArray:
     """How many votes each image takes, by the rule itself on votes drawn with given probabilities."""
     generator = numpy_generator(0, "estimate")
     images = len(probabilities)

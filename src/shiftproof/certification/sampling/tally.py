@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.certification.certificates import Votes
-from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.certification.sampling.bank import CHOOSING, Block
+from shiftproof.certification.sampling.setting import Setting
 from shiftproof.certification.sampling.stopping import Look
 from shiftproof.types import FloatArray, IntArray
 
@@ -26,7 +26,7 @@ class Tally:
     First come `n0` votes that choose the class; with `choose` the counts start again from nothing.
     """
 
-    def __init__(self, setting: RandomizedSmoothing, off_grid: FloatArray, classes: int) -> None:
+    def __init__(self, setting: Setting, off_grid: FloatArray, classes: int) -> None:
         images = len(off_grid)
         self.setting = setting
         self.off_grid = off_grid
