@@ -144,10 +144,10 @@ def test_the_largest_radius_of_all_is_no_certificate_and_ours_is() -> None:
     assert ours.prediction[0] == 0
     assert 0.14 < ours.radius[0] <= 0.19
     # the truth: the class of the largest sigma Phi^-1(p) flips at .3726
-    rule = unchanged(sigmas, rule="selection").promise(_job(model))
+    rule = unchanged(sigmas, rule="selection").certified_classifier(_job(model))
     assert rule.answers(torch.cat([at(0.34)[0], at(0.41)[0]])).tolist() == [0, 1]
-    assert rule.refuted(at(0.6)[0], np.array([0]), 1e-6).tolist() == [True]
-    assert rule.refuted(at(0.15)[0], np.array([0]), 1e-6).tolist() == [False]
+    assert rule.disproved_at(at(0.6)[0], np.array([0]), 1e-6).tolist() == [True]
+    assert rule.disproved_at(at(0.15)[0], np.array([0]), 1e-6).tolist() == [False]
     agreeing = sp.certify(model, at(0.0), unchanged(sigmas, rule="agreement"), seed=0)
     assert agreeing.prediction[0] == -1
 

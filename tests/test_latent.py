@@ -168,8 +168,8 @@ def test_with_the_runner_up_it_speaks_of_another_classifier_and_may_exceed_it() 
     assert bounded.radius[0] > 0.5
     # it holds for the smoothed head all the same, which the head itself does not follow there
     there = torch.tensor([-0.2, 0.0]).view(1, 1, 1, 2)
-    promise = Smoothing(1.0).promise(sp.certifiers.Job(model, _one(there), 3, 0, Memory()))
-    assert promise.answers(there).tolist() == [0]
+    classifier = Smoothing(1.0).certified_classifier(sp.certifiers.Job(model, _one(there), 3, 0, Memory()))
+    assert classifier.answers(there).tolist() == [0]
     assert model(there).argmax(1).tolist() != [0]
 
 

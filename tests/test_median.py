@@ -143,7 +143,7 @@ def test_the_published_rule_certifies_what_is_false_and_ours_does_not(spread: sp
         ours = sp.certify(spread, at(0.55), Median(radius=0.1, bound=bound), seed=0)  # type: ignore[arg-type]
         assert ours.prediction[0] == -1
     # the truth: the median at distance 0.1 is on the other side
-    there = Median().promise(_job(spread, 0.45)).answers(at(0.45)[0])
+    there = Median().certified_classifier(_job(spread, 0.45)).answers(at(0.45)[0])
     assert there.tolist() == [1]
     # and at distance 0.05 begins the other class, which ours knows
     largest = sp.certify(spread, at(0.55), Median(), seed=0)
@@ -260,12 +260,12 @@ def test_a_trained_network_breaks_the_published_rule_and_not_the_box() -> None:
     product = sp.certify(model, data, Median(radius=0.1, bound="lipschitz"), seed=0)
     held = [int((one.radius > 0).sum()) for one in (claimed, box, product)]
     domain = sp.Domain.from_arrays("drawn", *data, [str(c) for c in range(4)])
-    promise = Median().promise(sp.certifiers.Job(model, domain, 4, 5, Memory()))
+    classifier = Median().certified_classifier(sp.certifiers.Job(model, domain, 4, 5, Memory()))
     attack = sp.attacks.PGD(sp.Threat("l2", 0.1), steps=15, loss="margin", clip=False)
     moved = craft(
-        promise, data[0], torch.from_numpy(claimed.chosen), attack, radii=torch.full((120,), 0.0999), ids=domain.ids
+        classifier, data[0], torch.from_numpy(claimed.chosen), attack, radii=torch.full((120,), 0.0999), ids=domain.ids
     )
-    broken = promise.refuted(moved, claimed.chosen, 1e-6)
+    broken = classifier.disproved_at(moved, claimed.chosen, 1e-6)
     assert held[0] >= 115
     assert held[1] > 60
     assert held[2] < held[1]

@@ -42,7 +42,7 @@ class Certificates:
     lives; it is taken off the radius. Certificates that rest on several smoothed classifiers have the votes of each in
     `parts` (JSON); those that count no votes have a `margin` instead.
 
-    `guarantee` is the promise, in a sentence, about the `classifier` named: base, smoothed, adapted, latent or median.
+    `guarantee` is a sentence about the `classifier` named: base, smoothed, adapted, latent or median.
     `scale` is a radius of interest that was fixed in advance. Where `unsound` is not empty nothing is guaranteed: the
     rows are what a published rule claims, kept for comparison.
     """

@@ -16,7 +16,7 @@ from shiftproof.certification.plain_votes import count_votes, standard_noise
 from shiftproof.rng import numpy_generator
 from shiftproof.types import FloatArray, IntArray
 
-__all__ = ["BasePromise", "Mask", "Promise", "SmoothedPromise", "behind", "lead_of"]
+__all__ = ["CertifiedBase", "CertifiedClassifier", "CertifiedVote", "Mask", "behind", "lead_of"]
 
 ASKING = "verification"
 """Noise that certifies nothing: it is drawn to find certificates wrong."""
@@ -26,18 +26,18 @@ Mask = NDArray[np.bool_]
 _NUMBERS = 1 << 24
 
 
-class Promise(Victim, Protocol):
+class CertifiedClassifier(Victim, Protocol):
     """What a certificate promises: which class this classifier answers with, wherever in the ball the input is."""
 
     def lead(self, inputs: Tensor, classes: IntArray) -> FloatArray:
         """By how much the promised classes are ahead at inputs (N x ...), as measured; below 0 they are behind."""
 
-    def refuted(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
-        """Where another class wins; a class that does win is called refuted with probability `level` at most."""
+    def disproved_at(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
+        """Where another class wins; a class that does win is called disproved with probability `level` at most."""
 
 
 @dataclass(frozen=True, eq=False)
-class BasePromise(Base):
+class CertifiedBase(Base):
     """The classifier itself: what it answers is known without doubt."""
 
     def lead(self, inputs: Tensor, classes: IntArray) -> FloatArray:
@@ -46,14 +46,14 @@ class BasePromise(Base):
             logits = self.scores(inputs).double().cpu().numpy()
         return lead_of(logits, classes)
 
-    def refuted(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
+    def disproved_at(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
         """Where the answer is another one."""
         mask: Mask = self.answers(inputs).cpu().numpy() != classes
         return mask
 
 
 @dataclass(frozen=True, eq=False)
-class SmoothedPromise(Smoothed):
+class CertifiedVote(Smoothed):
     """The majority vote of the model itself under noise on the grid; nothing that was made for speed is asked."""
 
     def answers(self, inputs: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ class SmoothedPromise(Smoothed):
         """In parts of all votes."""
         return lead_of(self.counts(inputs) / self.votes, classes)
 
-    def refuted(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
+    def disproved_at(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
         """Where another class has so many more votes that chance can't have made them."""
         return behind(self.counts(inputs), classes, level)
 

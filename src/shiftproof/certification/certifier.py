@@ -9,7 +9,7 @@ from torch import nn
 
 from shiftproof.catalogue import Catalogue
 from shiftproof.certification.certificates import Certificates
-from shiftproof.certification.certified_classifier import Promise
+from shiftproof.certification.certified_classifier import CertifiedClassifier
 from shiftproof.domains import Domain, Domains
 from shiftproof.execution import Journal, Mode
 from shiftproof.models.prepared.prepare import Backend, Precision
@@ -84,7 +84,7 @@ class Certifier(Described, Protocol):
     def rederive(self, certificates: Certificates) -> FloatArray:
         """The radii that follow from what the certificates record, by the certifier's own rule; no model is asked."""
 
-    def promise(self, job: Job) -> Promise:
+    def certified_classifier(self, job: Job) -> CertifiedClassifier:
         """The classifier of which the certificates speak, to be attacked and asked again."""
 
 

@@ -1,4 +1,4 @@
-"""The promise of a certificate, in a sentence."""
+"""The guarantee of a certificate, in a sentence."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def check_certifier(certifier: Certifier, *, workers: bool = False) -> None:
 
 def _check_record(name: str, certifier: Certifier, oracle: LinearOracle, certificates: Certificates) -> None:
     """What a verifier needs: radii that follow from the record, and a classifier that can be attacked."""
-    for needed in ("title", "classifier", "scale", "applies", "rederive", "promise"):
+    for needed in ("title", "classifier", "scale", "applies", "rederive", "certified_classifier"):
         require(hasattr(certifier, needed), f"{name} has no {needed!r}, without which nobody can verify it")
     derived = np.where(certificates.skipped, 0.0, certifier.rederive(certificates))
     require(bool(np.allclose(derived, certificates.radius)), f"{name}: radii do not follow from what is recorded")

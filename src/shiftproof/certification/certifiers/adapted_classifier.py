@@ -11,16 +11,16 @@ import torch
 from scipy.special import ndtri
 from torch import Tensor, nn
 
-from shiftproof.certification.certified_classifier import Mask, SmoothedPromise, behind, lead_of
+from shiftproof.certification.certified_classifier import CertifiedVote, Mask, behind, lead_of
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.statistics import lower_bound, upper_bound
 from shiftproof.types import FloatArray, IntArray
 
-__all__ = ["AgreementPromise", "SelectionPromise"]
+__all__ = ["CertifiedAgreement", "CertifiedSelection"]
 
 
 @dataclass(frozen=True, eq=False)
-class SelectionPromise:
+class CertifiedSelection:
     """The class with the largest sigma Phi^-1(p) of several smoothed classifiers, one model a sigma."""
 
     model: nn.ModuleList
@@ -38,11 +38,11 @@ class SelectionPromise:
         return self.samples * len(self.sigmas)
 
     @cached_property
-    def members(self) -> list[SmoothedPromise]:
+    def members(self) -> list[CertifiedVote]:
         """The smoothed classifiers."""
         pairs = zip(self.model, self.sigmas, strict=True)
         how = (self.samples, self.votes, self.seed)
-        return [SmoothedPromise(one, Gaussian(sigma), *how) for one, sigma in pairs]
+        return [CertifiedVote(one, Gaussian(sigma), *how) for one, sigma in pairs]
 
     def scores(self, inputs: Tensor) -> Tensor:
         """The largest sigma Phi^-1 of the mean probability."""
@@ -60,7 +60,7 @@ class SelectionPromise:
         """In units of the input."""
         return lead_of(self._measured(inputs), classes)
 
-    def refuted(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
+    def disproved_at(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
         """Where even the upper bound of the class's score is below the lower bound of another's."""
         counts = self.ballots(inputs)
         share = level / (2 * counts.shape[0] * counts.shape[2])
@@ -84,14 +84,14 @@ class SelectionPromise:
         return best
 
 
-class AgreementPromise(SelectionPromise):
+class CertifiedAgreement(CertifiedSelection):
     """An answer only where all smoothed classifiers agree."""
 
     def lead(self, inputs: Tensor, classes: IntArray) -> FloatArray:
         """The smallest lead of any, in parts of all votes."""
         return np.asarray(np.min([lead_of(counts / self.votes, classes) for counts in self.ballots(inputs)], axis=0))
 
-    def refuted(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
+    def disproved_at(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
         """Where one of them has another class ahead."""
         share = level / len(self.sigmas)
         mask: Mask = np.any([behind(counts, classes, share) for counts in self.ballots(inputs)], axis=0)

@@ -16,9 +16,9 @@ from torch import nn
 
 from shiftproof.certification.calibration import Calibration, CalibrationOption, calibration_images
 from shiftproof.certification.certificates import ABSTAIN, Certificates
-from shiftproof.certification.certified_classifier import Promise
+from shiftproof.certification.certified_classifier import CertifiedClassifier
 from shiftproof.certification.certifier import CERTIFIERS, Job, Memory
-from shiftproof.certification.certifiers.adapted_classifier import AgreementPromise, SelectionPromise
+from shiftproof.certification.certifiers.adapted_classifier import CertifiedAgreement, CertifiedSelection
 from shiftproof.certification.certifiers.adapted_radii import Signed, selection_radius, signed
 from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.certification.rederive import Record, scores_from_votes
@@ -131,11 +131,11 @@ class AdaptedSmoothing:
         passes, seconds = sum(c.passes for c in costs), sum(c.seconds for c in costs)
         return Cost(passes, seconds, passes, seconds)
 
-    def promise(self, job: Job) -> Promise:
+    def certified_classifier(self, job: Job) -> CertifiedClassifier:
         """The rule over the adapted models."""
         images = calibration_images(self.calibration, job.calibration)
         one = self._fixed(job, images) if self.rule == "fixed" else self
-        kind = AgreementPromise if self.rule == "agreement" else SelectionPromise
+        kind = CertifiedAgreement if self.rule == "agreement" else CertifiedSelection
         models = nn.ModuleList(one.models(job.model, images))
         votes = max(1_000, min(self.n, 4_000))
         return kind(models, one.sigmas, job.seed, votes=votes)

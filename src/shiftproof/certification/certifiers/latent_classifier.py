@@ -14,13 +14,13 @@ from shiftproof.models.split import SplitModel
 from shiftproof.rng import numpy_generator
 from shiftproof.types import FloatArray, IntArray
 
-__all__ = ["LatentPromise"]
+__all__ = ["CertifiedLatentVote"]
 
 _NUMBERS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
-class LatentPromise:
+class CertifiedLatentVote:
     """The majority vote of a model's head with noise on what its encoder says, drawn in all dimensions."""
 
     model: SplitModel
@@ -49,7 +49,7 @@ class LatentPromise:
         """In parts of all votes."""
         return lead_of(self._counts(inputs) / self.votes, classes)
 
-    def refuted(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
+    def disproved_at(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
         """Where another class has so many more votes that chance can't have made them."""
         return behind(self._counts(inputs), classes, level)
 

@@ -20,9 +20,9 @@ from shiftproof.certification.bounds.representations import (
     one_pass,
 )
 from shiftproof.certification.certificates import Certificates, Votes, certified_rows
-from shiftproof.certification.certified_classifier import Promise
+from shiftproof.certification.certified_classifier import CertifiedClassifier
 from shiftproof.certification.certifier import CERTIFIERS, Job
-from shiftproof.certification.certifiers.latent_classifier import LatentPromise
+from shiftproof.certification.certifiers.latent_classifier import CertifiedLatentVote
 from shiftproof.certification.facts import facts_of
 from shiftproof.certification.sampling.bank import CHOOSING, COUNTING
 from shiftproof.certification.sampling.budget import Levels, budget
@@ -166,11 +166,11 @@ class LatentSmoothing:
         seconds = once.seconds + each * len(job.domain) * (self.n0 + self.n)
         return Cost(once.passes, seconds, once.passes, seconds)
 
-    def promise(self, job: Job) -> Promise:
+    def certified_classifier(self, job: Job) -> CertifiedClassifier:
         """The head under noise."""
         if not isinstance(job.model, SplitModel):
             raise ModelError("a latent certificate is of a SplitModel(encoder, head)")
-        return LatentPromise(job.model, self.sigma, max(2_000, min(self.n, 20_000)), job.seed)
+        return CertifiedLatentVote(job.model, self.sigma, max(2_000, min(self.n, 20_000)), job.seed)
 
     def guarantee_of(self, job: Job, certificates: Certificates) -> str:
         """The sentence that certificates of the job should carry."""

@@ -9,7 +9,7 @@ import numpy as np
 from shiftproof.certification.bounds.margins import ROUNDING_WORDS, over_constant, safe_margins
 from shiftproof.certification.bounds.representations import Parts, encode, one_pass
 from shiftproof.certification.certificates import Certificates
-from shiftproof.certification.certified_classifier import BasePromise, Promise
+from shiftproof.certification.certified_classifier import CertifiedBase, CertifiedClassifier
 from shiftproof.certification.certifier import Certifier, Job
 from shiftproof.certification.facts import facts_of
 from shiftproof.perturbations.noise.gaussian import Gaussian
@@ -56,9 +56,9 @@ class MarginCertifier:
         """One forward pass a sample."""
         return one_pass(job)
 
-    def promise(self, job: Job) -> Promise:
+    def certified_classifier(self, job: Job) -> CertifiedClassifier:
         """The classifier itself."""
-        return BasePromise(job.model)
+        return CertifiedBase(job.model)
 
     def rederive(self, certificates: Certificates) -> FloatArray:
         """Margin over constant; the margin itself only the model knows."""

@@ -19,13 +19,13 @@ from shiftproof.rng import numpy_generator, torch_generator
 from shiftproof.statistics import quantile_lower_index
 from shiftproof.types import FloatArray, IntArray
 
-__all__ = ["MedianPromise"]
+__all__ = ["CertifiedMedian"]
 
 _TRIED = 61
 
 
 @dataclass(frozen=True, eq=False)
-class MedianPromise:
+class CertifiedMedian:
     """The head over the median of noisy representations; attacked through the mean of a few."""
 
     body: nn.Module
@@ -64,7 +64,7 @@ class MedianPromise:
         """Of the logits."""
         return lead_of(self.head.logits(self._medians(inputs)).numpy(), classes)
 
-    def refuted(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
+    def disproved_at(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
         """Where the head has another answer all over the medians that the samples allow.
 
         The head itself is asked, at many of them, so that nothing rests on how a certificate follows boxes.

@@ -13,9 +13,9 @@ from torch import nn
 
 from shiftproof.certification.bounds.ranks import order_radius
 from shiftproof.certification.certificates import Certificates
-from shiftproof.certification.certified_classifier import Promise
+from shiftproof.certification.certified_classifier import CertifiedClassifier
 from shiftproof.certification.certifier import CERTIFIERS, Job, Memory
-from shiftproof.certification.certifiers.median_classifier import MedianPromise
+from shiftproof.certification.certifiers.median_classifier import CertifiedMedian
 from shiftproof.certification.certifiers.median_head import Head
 from shiftproof.certification.certifiers.median_sampling import Sampled, off_grid_of
 from shiftproof.certification.facts import facts_of
@@ -169,10 +169,10 @@ class MedianSmoothing:
         seconds = (time.perf_counter() - began) / len(few.domain) * len(job.domain) / job.workers
         return Cost(passes, seconds, passes, seconds)
 
-    def promise(self, job: Job) -> Promise:
+    def certified_classifier(self, job: Job) -> CertifiedClassifier:
         """The head over medians."""
         body, head = self.parts(job)
-        return MedianPromise(body, head, self.sigma, seed=job.seed)
+        return CertifiedMedian(body, head, self.sigma, seed=job.seed)
 
     def guarantee_of(self, job: Job, certificates: Certificates) -> str:
         """The sentence that certificates of the job should carry."""

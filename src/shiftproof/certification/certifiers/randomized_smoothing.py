@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shiftproof.certification.certificates import Certificates
-from shiftproof.certification.certified_classifier import Promise, SmoothedPromise
+from shiftproof.certification.certified_classifier import CertifiedClassifier, CertifiedVote
 from shiftproof.certification.certifier import CERTIFIERS, Job
 from shiftproof.certification.guarantees import described_classifier, smoothing_guarantee
 from shiftproof.certification.rederive import Record, radius_from_votes
@@ -75,10 +75,10 @@ class RandomizedSmoothing(Setting):
         radius = radius_from_votes(self.noise, record, certificates.off_grid)
         return np.where(certificates.skipped | (certificates.n == 0), 0.0, radius)
 
-    def promise(self, job: Job) -> Promise:
+    def certified_classifier(self, job: Job) -> CertifiedClassifier:
         """The majority vote under the noise."""
         votes = max(1_000, min(self.n, 4_000))
-        return SmoothedPromise(job.model, self.noise, 16, votes, job.seed)
+        return CertifiedVote(job.model, self.noise, 16, votes, job.seed)
 
     def guarantee_of(self, job: Job, certificates: Certificates) -> str:
         """The sentence that certificates of the job should carry."""

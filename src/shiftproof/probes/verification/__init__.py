@@ -30,6 +30,6 @@ def verify(case: Case) -> list[Finding]:
         return [*found, finding("warn", "nothing-certified", case, "no certificate to ask again or attack")]
     as_recorded = getattr(case.certifier, "as_recorded", None)
     certifier = case.certifier if as_recorded is None else as_recorded(rows)
-    promise = certifier.promise(replace(case.job, seed=derive(case.seed, "verify", case.name)))
-    chosen = choose(case, promise, held)
-    return [*found, *ask_again(case, promise, chosen, held), *attack_balls(case, promise, chosen, len(held))]
+    classifier = certifier.certified_classifier(replace(case.job, seed=derive(case.seed, "verify", case.name)))
+    chosen = choose(case, classifier, held)
+    return [*found, *ask_again(case, classifier, chosen, held), *attack_balls(case, classifier, chosen, len(held))]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import hypergeom
 
-from shiftproof.certification.certified_classifier import Promise
+from shiftproof.certification.certified_classifier import CertifiedClassifier
 from shiftproof.certification.certifier import Memory
-from shiftproof.certification.certifiers.median_classifier import MedianPromise
+from shiftproof.certification.certifiers.median_classifier import CertifiedMedian
 from shiftproof.probes.verification.case import SAME, WRONGLY_BROKEN, Case, finding
 from shiftproof.probes.verification.replay import replayed_medians, replayed_votes, voters_of
 from shiftproof.rng import numpy_generator
@@ -25,39 +25,39 @@ RECOMPUTED = 1e-4
 RECOMPUTED_ROWS, REPLAYED_VOTES = 20_000, 50_000
 
 
-def choose(case: Case, promise: Promise, held: IntArray) -> IntArray:
+def choose(case: Case, classifier: CertifiedClassifier, held: IntArray) -> IntArray:
     """Rows that are asked again and attacked: half of them those that look worst at a glance, half at random."""
     if len(held) <= case.part:
         return held
     generator = numpy_generator(case.seed, "verify", "part", case.name)
     order = generator.permutation(held)
     glanced = np.sort(order[:GLANCES])
-    worst = glanced[np.argsort(-_doubt(case, promise, glanced), kind="stable")[: case.part // 2]]
+    worst = glanced[np.argsort(-_doubt(case, classifier, glanced), kind="stable")[: case.part // 2]]
     others = order[~np.isin(order, worst)][: case.part - len(worst)]
     return np.sort(np.concatenate([worst, others]))
 
 
-def _doubt(case: Case, promise: Any, rows: IntArray) -> FloatArray:
+def _doubt(case: Case, classifier: Any, rows: IntArray) -> FloatArray:
     """How much better the record of each row is than a few fresh votes; without votes, its radius."""
     votes = case.certificates.ballots[:, rows]
-    if not votes.size or not hasattr(promise, "ballots"):
+    if not votes.size or not hasattr(classifier, "ballots"):
         return case.certificates.radius[rows]
-    fresh = replace(promise, votes=GLANCE_VOTES).ballots(case.job.domain.take(rows)[0])
+    fresh = replace(classifier, votes=GLANCE_VOTES).ballots(case.job.domain.take(rows)[0])
     chosen, count, _, n = (votes[..., k] for k in range(4))
     share = np.take_along_axis(fresh, chosen[..., None], 2)[..., 0] / GLANCE_VOTES
     return np.asarray((count / np.maximum(n, 1) - share).max(0))
 
 
-def ask_again(case: Case, promise: Promise, chosen: IntArray, held: IntArray) -> Iterator[Finding]:
+def ask_again(case: Case, classifier: CertifiedClassifier, chosen: IntArray, held: IntArray) -> Iterator[Finding]:
     """Fresh votes on the chosen rows, and a replay of a few; without votes, the same computation once more."""
     votes = case.certificates.ballots[:, chosen]
-    recount = getattr(promise, "ballots", None)
+    recount = getattr(classifier, "ballots", None)
     if not votes.size or recount is None:
         # without votes to draw, all rows are soon computed again; medians take longer
-        if isinstance(promise, MedianPromise):
-            yield _medians_again(case, promise, chosen)
+        if isinstance(classifier, CertifiedMedian):
+            yield _medians_again(case, classifier, chosen)
         else:
-            yield from _classes_again(case, promise, held[:RECOMPUTED_ROWS])
+            yield from _classes_again(case, classifier, held[:RECOMPUTED_ROWS])
             yield _recomputed(case, held[:RECOMPUTED_ROWS])
         return
     fresh = recount(case.job.domain.take(chosen)[0])
@@ -76,15 +76,15 @@ def ask_again(case: Case, promise: Promise, chosen: IntArray, held: IntArray) ->
         drawn = int(fresh.sum(2).max())
         message = f"{len(chosen)} images asked again with {drawn:,} fresh votes each agree with what is recorded"
         yield finding("pass", "asked-again", case, message, probability=float(chance.min()))
-    yield from _replayed(case, promise, chosen)
+    yield from _replayed(case, classifier, chosen)
 
 
-def _replayed(case: Case, promise: Promise, chosen: IntArray) -> Iterator[Finding]:
+def _replayed(case: Case, classifier: CertifiedClassifier, chosen: IntArray) -> Iterator[Finding]:
     """A few rows with the very noise that certified them: small changes of many votes show here."""
     most = max(1, int(case.certificates.n.max()))
     few = chosen[: max(1, REPLAYED_VOTES // most)]
     stored = case.certificates.subset(few)
-    before, voters = stored.ballots, voters_of(promise)
+    before, voters = stored.ballots, voters_of(classifier)
     if voters is None:
         # noise on a representation: there the certifier itself is asked, which evaluates the model as it is
         domain = case.job.domain.subset(few)
@@ -145,14 +145,14 @@ def _chance(votes: IntArray, fresh: IntArray, slack: float) -> FloatArray:
     return np.stack([many, few], 2)
 
 
-def _medians_again(case: Case, promise: MedianPromise, chosen: IntArray) -> Finding:
+def _medians_again(case: Case, classifier: CertifiedMedian, chosen: IntArray) -> Finding:
     """Medians of the samples that certified, by the model itself: does the class win between their ranks?"""
     rows = case.certificates.subset(chosen)
     samples = int(getattr(case.certifier, "samples", rows.samples))
     # what is rounded otherwise may fall on the next rank
     ranks = np.minimum(rows.count + max(1, round(case.slack * samples)), samples // 2)
     inputs = case.job.domain.take(chosen)[0]
-    held = replayed_medians(promise, case.certifier, inputs, case.job.seed, ranks, rows.prediction)
+    held = replayed_medians(classifier, case.certifier, inputs, case.job.seed, ranks, rows.prediction)
     if not held.all():
         worst = int(np.argmin(held))
         message = (
@@ -163,11 +163,11 @@ def _medians_again(case: Case, promise: MedianPromise, chosen: IntArray) -> Find
     return finding("pass", "asked-again", case, f"{len(chosen)} certificates were computed again and came out alike")
 
 
-def _classes_again(case: Case, promise: Promise, held: IntArray) -> Iterator[Finding]:
+def _classes_again(case: Case, classifier: CertifiedClassifier, held: IntArray) -> Iterator[Finding]:
     """Whether the classifier of which the certificates speak gives the certified classes at the samples themselves."""
     rows, domain = case.certificates.subset(held), case.job.domain
     pieces = np.array_split(held, max(1, len(held) // 256))
-    answers = np.concatenate([promise.answers(domain.take(piece)[0]).cpu().numpy() for piece in pieces])
+    answers = np.concatenate([classifier.answers(domain.take(piece)[0]).cpu().numpy() for piece in pieces])
     other = answers != rows.prediction
     if other.any():
         worst = int(np.argmax(other))

@@ -13,7 +13,7 @@ from shiftproof.attacks.attack import overturn
 from shiftproof.attacks.pgd import PGD
 from shiftproof.attacks.spatial import Spatial
 from shiftproof.certification import Certificates
-from shiftproof.certification.certified_classifier import Promise, SmoothedPromise, behind, lead_of
+from shiftproof.certification.certified_classifier import CertifiedClassifier, CertifiedVote, behind, lead_of
 from shiftproof.perturbations.deformation import Deformation
 from shiftproof.perturbations.noise import NOISES
 from shiftproof.perturbations.threat import Threat
@@ -27,22 +27,22 @@ INSIDE = 1 - 1e-3
 """Attacks stay this much inside the ball: float32 rounds distances."""
 
 
-def attack_balls(case: Case, promise: Promise, chosen: IntArray, held: int) -> Iterator[Finding]:
+def attack_balls(case: Case, classifier: CertifiedClassifier, chosen: IntArray, held: int) -> Iterator[Finding]:
     """The strongest attempt to change a chosen row's class inside its radius; `held` certificates there are in all."""
     rows = case.certificates.subset(chosen)
     inputs = case.job.domain.take(chosen)[0]
-    noise = getattr(promise, "noise", None)
-    if isinstance(promise, SmoothedPromise) and noise is not None and not noise.additive:
-        lead, broken = _shifted(case, promise, rows, inputs)
+    noise = getattr(classifier, "noise", None)
+    if isinstance(classifier, CertifiedVote) and noise is not None and not noise.additive:
+        lead, broken = _shifted(case, classifier, rows, inputs)
         where = "inside their radii, by a search over parameters and at random ones"
     elif rows.norm in ("l2", "linf", "l1"):
         attack = PGD(Threat(rows.norm, 1.0), steps=case.steps, directions=case.directions, loss="margin")  # type: ignore[arg-type]
         radii = torch.from_numpy(np.minimum(rows.radius * INSIDE, np.sqrt(inputs[0].numel())))
         attacked = craft(
-            promise, inputs, torch.from_numpy(rows.prediction), attack, radii=radii, ids=rows.ids, seed=case.seed
+            classifier, inputs, torch.from_numpy(rows.prediction), attack, radii=radii, ids=rows.ids, seed=case.seed
         )
-        lead = promise.lead(attacked, rows.prediction)
-        broken = promise.refuted(attacked, rows.prediction, WRONGLY_BROKEN / len(rows))
+        lead = classifier.lead(attacked, rows.prediction)
+        broken = classifier.disproved_at(attacked, rows.prediction, WRONGLY_BROKEN / len(rows))
         where = f"inside their {rows.norm} balls, by gradient and at random"
     else:
         yield finding("warn", "not-attacked", case, f"there is no attack in {rows.norm}")
@@ -66,30 +66,30 @@ def attack_balls(case: Case, promise: Promise, chosen: IntArray, held: int) -> I
         yield finding("pass", "attacked", case, message, **evidence)
 
 
-def _shifted(case: Case, promise: SmoothedPromise, rows: Certificates, inputs: torch.Tensor) -> Any:
+def _shifted(case: Case, classifier: CertifiedVote, rows: Certificates, inputs: torch.Tensor) -> Any:
     """Deformations inside the one interpolation: the worst that a search finds, and random ones at the edge."""
     radii = rows.radius * INSIDE
     # a noise from outside the catalogue has no name by which to search
-    known = NOISES.name_of(promise.noise) in NOISES
-    tried = [_worst_shifts(case, promise, rows, inputs, radii)] if known else []
+    known = NOISES.name_of(classifier.noise) in NOISES
+    tried = [_worst_shifts(case, classifier, rows, inputs, radii)] if known else []
     generator = numpy_generator(case.seed, "verify", "shifts", case.name)
-    size = promise.noise.size(tuple(inputs.shape[1:]))
+    size = classifier.noise.size(tuple(inputs.shape[1:]))
     for _ in range(2 * case.directions):
         direction = generator.standard_normal((len(rows), size))
         norms = np.abs(direction).sum(1) if rows.norm == "l1" else np.linalg.norm(direction, axis=1)
         tried.append(direction / norms[:, None] * radii[:, None])
     leads, broken = [], []
     for shifts in tried:
-        counts = promise.counts(inputs, shifts)
-        leads.append(lead_of(counts / promise.votes, rows.prediction))
+        counts = classifier.counts(inputs, shifts)
+        leads.append(lead_of(counts / classifier.votes, rows.prediction))
         broken.append(behind(counts, rows.prediction, WRONGLY_BROKEN / len(rows) / len(tried)))
     return np.min(leads, axis=0), np.any(broken, axis=0)
 
 
 def _worst_shifts(
-    case: Case, promise: SmoothedPromise, rows: Certificates, inputs: torch.Tensor, radii: FloatArray
+    case: Case, classifier: CertifiedVote, rows: Certificates, inputs: torch.Tensor, radii: FloatArray
 ) -> FloatArray:
-    attack = Spatial(Deformation.of(promise.noise, 0.0))
+    attack = Spatial(Deformation.of(classifier.noise, 0.0))
     labels, within = torch.from_numpy(rows.prediction), torch.from_numpy(radii).to(inputs)
-    found = overturn(promise, inputs, labels, attack, radii=within, ids=rows.ids, seed=case.seed)
+    found = overturn(classifier, inputs, labels, attack, radii=within, ids=rows.ids, seed=case.seed)
     return found.parameters.double().cpu().numpy()

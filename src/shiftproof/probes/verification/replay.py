@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.attacks.victim import frozen
-from shiftproof.certification.certified_classifier import Promise
-from shiftproof.certification.certifiers.median_classifier import MedianPromise
+from shiftproof.certification.certified_classifier import CertifiedClassifier
+from shiftproof.certification.certifiers.median_classifier import CertifiedMedian
 from shiftproof.certification.plain_votes import count_votes, standard_noise
 from shiftproof.perturbations.noise import Noise
 from shiftproof.perturbations.noise.gaussian import Gaussian
@@ -41,13 +41,13 @@ def certifying_noise(noise: Noise, size: int, seed: int, count: int) -> Iterator
         start, number = start + length, number + 1
 
 
-def voters_of(promise: Promise) -> list[tuple[nn.Module, Noise]] | None:
-    """The models of a promise with the noise under which each votes on inputs; None if it does not vote on them."""
-    noise, sigmas = getattr(promise, "noise", None), getattr(promise, "sigmas", None)
+def voters_of(classifier: CertifiedClassifier) -> list[tuple[nn.Module, Noise]] | None:
+    """The models of a classifier with the noise under which each votes on inputs; None if it does not vote on them."""
+    noise, sigmas = getattr(classifier, "noise", None), getattr(classifier, "sigmas", None)
     if isinstance(noise, Noise):
-        return [(promise.model, noise)]
-    if sigmas is not None and isinstance(promise.model, nn.ModuleList):
-        return [(model, Gaussian(sigma)) for model, sigma in zip(promise.model, sigmas, strict=True)]
+        return [(classifier.model, noise)]
+    if sigmas is not None and isinstance(classifier.model, nn.ModuleList):
+        return [(model, Gaussian(sigma)) for model, sigma in zip(classifier.model, sigmas, strict=True)]
     return None
 
 
@@ -69,16 +69,16 @@ def replayed_votes(voters: list[tuple[nn.Module, Noise]], inputs: Tensor, seed: 
 
 
 def replayed_medians(
-    promise: MedianPromise, certifier: Any, inputs: Tensor, seed: int, ranks: IntArray, classes: IntArray
+    classifier: CertifiedMedian, certifier: Any, inputs: Tensor, seed: int, ranks: IntArray, classes: IntArray
 ) -> Any:
     """Whether the classes win between the `ranks`-th smallest and largest of the samples that certified them."""
-    noise = Gaussian(promise.sigma)
+    noise = Gaussian(classifier.sigma)
     size = noise.size(tuple(inputs.shape[1:]))
     held = []
-    with torch.no_grad(), frozen(promise.model):
+    with torch.no_grad(), frozen(classifier.model):
         for one, k, label in zip(inputs, ranks.tolist(), classes.tolist(), strict=True):
             draws = certifying_noise(noise, size, seed, certifier.samples)
-            values = torch.cat([promise.representations(one, part) for part in draws]).sort(0).values
+            values = torch.cat([classifier.representations(one, part) for part in draws]).sort(0).values
             low, high = values[k - 1][None], values[len(values) - k][None]
-            held.append(bool(promise.head.holds(low, high, torch.tensor([label]), certifier.bound)[0]))
+            held.append(bool(classifier.head.holds(low, high, torch.tensor([label]), certifier.bound)[0]))
     return np.array(held)
