@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from shiftproof.attacks.result import CHANGED, AttackResult, Found
-from shiftproof.attacks.victim import Base, Smoothed, Victim, frozen, room
+from shiftproof.attacks.victim import Base, Smoothed, Victim, frozen, max_batch_size
 from shiftproof.catalogue import Catalogue
 from shiftproof.domains import Domain, Domains, as_domains
 from shiftproof.errors import ConformanceError, DataError, ModelError, UsageError
@@ -260,7 +260,7 @@ def _in_batches(
         raise UsageError("inputs leave [0, 1], to which the attack clips; use clip=False for inputs that are no images")
     parts = []
     with frozen(victim.model), torch.inference_mode(False), torch.enable_grad():
-        for rows in torch.split(torch.arange(len(inputs)), room(tuple(inputs.shape[1:]), victim.passes)):
+        for rows in torch.split(torch.arange(len(inputs)), max_batch_size(tuple(inputs.shape[1:]), victim.passes)):
             here, eps = inputs[rows].detach().clone(), radii[rows].to(inputs)
             generators = [torch_generator(seed, "attack", str(ids[row])) for row in rows.tolist()]
             found = pursue(victim, here, labels[rows], eps, generators)

@@ -18,7 +18,7 @@ from shiftproof.attacks.ascent import direction
 from shiftproof.attacks.attack import ATTACKS, Attack, Data, attack_samples, check_eps, check_victim, one_domain
 from shiftproof.attacks.pgd import Best, in_range
 from shiftproof.attacks.representation import adversarial_representation, class_distance, linear_head, mean_of, share_of
-from shiftproof.attacks.victim import Base, Victim, frozen, room
+from shiftproof.attacks.victim import Base, Victim, frozen, max_batch_size
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.execution import Mode, progress_bar
 from shiftproof.models.gradients import gradient_copy
@@ -246,5 +246,5 @@ def _encode(encoder: nn.Module, points: Tensor) -> Tensor:
 
 
 def _all(encoder: nn.Module, inputs: Tensor) -> Tensor:
-    parts = [_encode(encoder, part) for part in torch.split(inputs, room(tuple(inputs.shape[1:])))]
+    parts = [_encode(encoder, part) for part in torch.split(inputs, max_batch_size(tuple(inputs.shape[1:])))]
     return torch.cat(parts).double()

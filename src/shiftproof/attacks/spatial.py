@@ -16,7 +16,7 @@ from shiftproof.attacks.attack import ATTACKS
 from shiftproof.attacks.losses import margin
 from shiftproof.attacks.pgd import Best
 from shiftproof.attacks.result import Found
-from shiftproof.attacks.victim import Smoothed, Victim, room
+from shiftproof.attacks.victim import Smoothed, Victim, max_batch_size
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.perturbations.deformation import Deformation, DeformationOption, as_deformation
 from shiftproof.rng import numpy_generator
@@ -127,7 +127,7 @@ class Spatial:
         """Offer the points at `steps` (count x size) times `reach` times each radius from the best so far."""
         centres, moves = best.points.clone(), torch.from_numpy(steps).to(inputs) * reach
         # no gradient is kept, which leaves room for more
-        fitting = max(1, 4 * room(tuple(inputs.shape[1:]), victim.passes) // _TOGETHER)
+        fitting = max(1, 4 * max_batch_size(tuple(inputs.shape[1:]), victim.passes) // _TOGETHER)
         for some in torch.split(moves, _TOGETHER):
             left = best.rows[~best.wrong] if self.early_exit and victim.exact else best.rows
             for rows in torch.split(left, fitting) if len(left) else ():

@@ -17,7 +17,7 @@ from shiftproof.perturbations.noise import Noise, draw
 from shiftproof.rng import numpy_generator
 from shiftproof.types import FloatArray, IntArray
 
-__all__ = ["Base", "Smoothed", "Victim", "frozen", "room"]
+__all__ = ["Base", "Smoothed", "Victim", "frozen", "max_batch_size"]
 
 SCORES, VOTES = "attack scores", "attack votes"
 """What noise is for: an example is judged by other noise than that on which it was made."""
@@ -69,7 +69,9 @@ class Base:
     def answers(self, inputs: Tensor) -> Tensor:
         """The class with the largest logit."""
         with torch.no_grad(), frozen(self.model):
-            parts = [_chosen(_logits(self.model, part)) for part in torch.split(inputs, room(inputs.shape[1:]))]
+            parts = [
+                _chosen(_logits(self.model, part)) for part in torch.split(inputs, max_batch_size(inputs.shape[1:]))
+            ]
         return torch.cat(parts)
 
 
@@ -124,7 +126,7 @@ class Smoothed:
         moves = None if shifts is None else torch.from_numpy(shifts).float().to(inputs.device)
         generator = numpy_generator(self.seed, VOTES, self.noise.law, self.noise.size(shape))
         # without gradients there is room for more
-        most = 4 * room(shape)
+        most = 4 * max_batch_size(shape)
         counts: list[Tensor] = []
         with torch.no_grad(), frozen(self.model):
             for start in range(0, self.votes, most):
@@ -144,7 +146,7 @@ class Smoothed:
         return torch.bincount(_chosen(logits), minlength=logits.shape[1])
 
 
-def room(shape: tuple[int, ...], passes: int = 1) -> int:
+def max_batch_size(shape: tuple[int, ...], passes: int = 1) -> int:
     """How many inputs of a shape are attacked together, so that what is kept for gradients fits into memory."""
     numbers = max(1, math.prod(shape))
     return max(1, min(_SAMPLES, _BYTES // (4 * numbers)) // passes)

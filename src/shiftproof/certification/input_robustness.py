@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from shiftproof.attacks.ascent import OVERSHOOT, attackable, input_gradient, step_inside
 from shiftproof.attacks.attack import Data, check_eps, check_victim, one_domain
-from shiftproof.attacks.victim import Base, room
+from shiftproof.attacks.victim import Base, max_batch_size
 from shiftproof.certification.bounds.interval import InputBall, layers_of, leads
 from shiftproof.certification.bounds.representations import Parts, linear_parts
 from shiftproof.errors import ModelError, UsageError
@@ -139,7 +139,7 @@ class Measured:
         inputs, labels = inputs.cpu(), labels.cpu()
         parts = [
             self._some(inputs[rows], labels[rows], ids[rows.numpy()])
-            for rows in torch.split(torch.arange(len(inputs)), room(self.shape))
+            for rows in torch.split(torch.arange(len(inputs)), max_batch_size(self.shape))
         ]
         loss, lower = (np.concatenate([part[name] for part in parts]) for name in ("loss", "lower"))
         upper = np.concatenate([part["upper"] for part in parts]) if self._bounds else None
