@@ -130,6 +130,30 @@ def test_verify_needs_nothing_of_what_certified(name: str, monkeypatch: pytest.M
     assert {"record", "asked-again", "attacked"} <= {one.code for one in findings}
 
 
+@pytest.mark.parametrize("name", ["smoothing", "selection", "latent smoothing", "latent margin", "median"])
+def test_lead_and_disproof_come_from_one_count(name: str) -> None:
+    build, certifier = CERTIFIERS[name]
+    model = build()
+    domain = _domain(model)
+    job = sp.certifiers.Job(model, domain, 3, 3, Memory())
+    classifier = certifier.certified_classifier(job)
+    inputs = domain.take(np.arange(4))[0]
+    answers = classifier.answers(inputs).numpy()
+    passes: list[int] = []
+    for layer in classifier.model.modules():
+        if isinstance(layer, nn.Conv2d | CayleyLinear):
+            layer.register_forward_pre_hook(lambda _, given: passes.append(len(given[0])))
+    lead, disproved = classifier.judge(inputs, answers, 1e-6)
+    assert (lead >= 0).all()
+    assert not disproved.any()
+    assert sum(passes) == 4 * {"smoothing": 1_000, "selection": 2_000, "median": 2_000}.get(name, 1)
+    others = (answers + 1) % 3
+    assert (classifier.judge(inputs, others, 1e-6).lead <= 0).all()
+    assert np.array_equal(
+        classifier.disproved_at(inputs, others, 1e-6), classifier.judge(inputs, others, 1e-6).disproved
+    )
+
+
 def _rotated_winners(self: Voter, image: Any, noise: Any, count: int) -> Any:
     return (self.outputs(image, noise, count).argmax(1) + 1) % self.classes
 

@@ -66,13 +66,17 @@ class Base:
         """The logits."""
         return _logits(self.model, inputs)
 
-    def answers(self, inputs: Tensor) -> Tensor:
-        """The class with the largest logit."""
+    def logits(self, inputs: Tensor) -> Tensor:
+        """The logits without gradients, as many inputs at a time as fit into memory."""
         with torch.no_grad(), frozen(self.model):
             parts = [
-                _chosen(_logits(self.model, part)) for part in torch.split(inputs, max_batch_size(inputs.shape[1:]))
+                _checked(_logits(self.model, part)) for part in torch.split(inputs, max_batch_size(inputs.shape[1:]))
             ]
         return torch.cat(parts)
+
+    def answers(self, inputs: Tensor) -> Tensor:
+        """The class with the largest logit."""
+        return self.logits(inputs).argmax(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +147,7 @@ class Smoothed:
         # few at a time: what is larger than the caches is slower
         parts = torch.split(parameters, _VOTES_TOGETHER)
         logits = torch.cat([_logits(self.model, self.noise.apply(one[None], part)) for part in parts])
-        return torch.bincount(_chosen(logits), minlength=logits.shape[1])
+        return torch.bincount(_checked(logits).argmax(1), minlength=logits.shape[1])
 
 
 def max_batch_size(shape: tuple[int, ...], passes: int = 1) -> int:
@@ -181,10 +185,10 @@ def _logits(model: nn.Module, inputs: Tensor) -> Tensor:
     return logits
 
 
-def _chosen(logits: Tensor) -> Tensor:
+def _checked(logits: Tensor) -> Tensor:
     if bool(logits.isnan().any()):
         raise ModelError("the model returns values that are not numbers (NaN)")
-    return logits.argmax(1)
+    return logits
 
 
 @lru_cache(maxsize=2)

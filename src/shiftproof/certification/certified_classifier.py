@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -16,7 +17,16 @@ from shiftproof.certification.plain_votes import count_votes, standard_noise
 from shiftproof.rng import numpy_generator
 from shiftproof.types import FloatArray, IntArray
 
-__all__ = ["CertifiedBase", "CertifiedClassifier", "CertifiedVote", "Mask", "behind", "lead_of"]
+__all__ = [
+    "CertifiedBase",
+    "CertifiedClassifier",
+    "CertifiedVote",
+    "JudgedClassifier",
+    "Judgement",
+    "Mask",
+    "behind",
+    "lead_of",
+]
 
 ASKING = "verification"
 """Noise that certifies nothing: it is drawn to find certificates wrong."""
@@ -26,34 +36,50 @@ Mask = NDArray[np.bool_]
 _NUMBERS = 1 << 24
 
 
-class CertifiedClassifier(Victim, Protocol):
-    """What a certificate promises: which class this classifier answers with, wherever in the ball the input is."""
+class Judgement(NamedTuple):
+    """What is measured at inputs (N) of the classes certified for them.
 
-    def lead(self, inputs: Tensor, classes: IntArray) -> FloatArray:
-        """By how much the promised classes are ahead at inputs (N x ...), as measured; below 0 they are behind."""
+    `lead` is by how much they are ahead; below 0 they are behind. `disproved` is where another class wins.
+    """
+
+    lead: FloatArray
+    disproved: Mask
+
+
+class CertifiedClassifier(Victim, Protocol):
+    """The classifier of a certificate, which gives the certified class wherever in the ball the input is."""
+
+    def judge(self, inputs: Tensor, classes: IntArray, level: float) -> Judgement:
+        """Certified classes at inputs (N x ...), from one count of votes.
+
+        A class that does win is called disproved with probability `level` at most.
+        """
+
+
+class JudgedClassifier(ABC):
+    """Base of classifiers that judge: a part of the judgement by name."""
+
+    @abstractmethod
+    def judge(self, inputs: Tensor, classes: IntArray, level: float) -> Judgement:
+        """As of a `CertifiedClassifier`."""
 
     def disproved_at(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
         """Where another class wins; a class that does win is called disproved with probability `level` at most."""
+        return self.judge(inputs, classes, level).disproved
 
 
 @dataclass(frozen=True, eq=False)
-class CertifiedBase(Base):
+class CertifiedBase(JudgedClassifier, Base):
     """The classifier itself: what it answers is known without doubt."""
 
-    def lead(self, inputs: Tensor, classes: IntArray) -> FloatArray:
-        """Of the logits."""
-        with torch.no_grad():
-            logits = self.scores(inputs).double().cpu().numpy()
-        return lead_of(logits, classes)
-
-    def disproved_at(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
-        """Where the answer is another one."""
-        mask: Mask = self.answers(inputs).cpu().numpy() != classes
-        return mask
+    def judge(self, inputs: Tensor, classes: IntArray, level: float) -> Judgement:
+        """The lead of the logits, and where the answer is another one."""
+        logits = self.logits(inputs).cpu()
+        return Judgement(lead_of(logits.double().numpy(), classes), logits.argmax(1).numpy() != classes)
 
 
 @dataclass(frozen=True, eq=False)
-class CertifiedVote(Smoothed):
+class CertifiedVote(JudgedClassifier, Smoothed):
     """The majority vote of the model itself under noise on the grid; nothing that was made for speed is asked."""
 
     def answers(self, inputs: Tensor) -> Tensor:
@@ -85,13 +111,10 @@ class CertifiedVote(Smoothed):
         """The votes, of one smoothed classifier: 1 x N x classes."""
         return self.counts(inputs)[None]
 
-    def lead(self, inputs: Tensor, classes: IntArray) -> FloatArray:
-        """In parts of all votes."""
-        return lead_of(self.counts(inputs) / self.votes, classes)
-
-    def disproved_at(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
-        """Where another class has so many more votes that chance can't have made them."""
-        return behind(self.counts(inputs), classes, level)
+    def judge(self, inputs: Tensor, classes: IntArray, level: float) -> Judgement:
+        """The lead in parts of all votes, and where another class has so many more that chance can't have made them."""
+        counts = self.counts(inputs)
+        return Judgement(lead_of(counts / self.votes, classes), behind(counts, classes, level))
 
 
 def lead_of(scores: FloatArray, classes: IntArray) -> FloatArray:

@@ -11,7 +11,7 @@ import torch
 from scipy.special import ndtri
 from torch import Tensor, nn
 
-from shiftproof.certification.certified_classifier import CertifiedVote, Mask, behind, lead_of
+from shiftproof.certification.certified_classifier import CertifiedVote, JudgedClassifier, Judgement, behind, lead_of
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.statistics import lower_bound, upper_bound
 from shiftproof.types import FloatArray, IntArray
@@ -20,7 +20,7 @@ __all__ = ["CertifiedAgreement", "CertifiedSelection"]
 
 
 @dataclass(frozen=True, eq=False)
-class CertifiedSelection:
+class CertifiedSelection(JudgedClassifier):
     """The class with the largest sigma Phi^-1(p) of several smoothed classifiers, one model a sigma."""
 
     model: nn.ModuleList
@@ -54,14 +54,10 @@ class CertifiedSelection:
 
     def answers(self, inputs: Tensor) -> Tensor:
         """The class that leads."""
-        return torch.from_numpy(self._measured(inputs).argmax(1))
+        return torch.from_numpy(self._measured(self.ballots(inputs)).argmax(1))
 
-    def lead(self, inputs: Tensor, classes: IntArray) -> FloatArray:
-        """In units of the input."""
-        return lead_of(self._measured(inputs), classes)
-
-    def disproved_at(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
-        """Where even the upper bound of the class's score is below the lower bound of another's."""
+    def judge(self, inputs: Tensor, classes: IntArray, level: float) -> Judgement:
+        """The lead in units of the input; disproved where the upper bound of a score is below another's lower bound."""
         counts = self.ballots(inputs)
         share = level / (2 * counts.shape[0] * counts.shape[2])
         scale = np.asarray(self.sigmas)[:, None, None]
@@ -70,15 +66,13 @@ class CertifiedSelection:
         rows = np.arange(len(classes))
         own = high[rows, classes]
         low[rows, classes] = -np.inf
-        mask: Mask = own < low.max(1)
-        return mask
+        return Judgement(lead_of(self._measured(counts), classes), own < low.max(1))
 
     def ballots(self, inputs: Tensor) -> IntArray:
         """The votes of every smoothed classifier: sigmas x N x classes."""
         return np.stack([member.counts(inputs) for member in self.members])
 
-    def _measured(self, inputs: Tensor) -> FloatArray:
-        counts = self.ballots(inputs)
+    def _measured(self, counts: IntArray) -> FloatArray:
         share = (counts + 0.5) / (self.votes + 1)
         best: FloatArray = (np.asarray(self.sigmas)[:, None, None] * ndtri(share)).max(0)
         return best
@@ -87,12 +81,8 @@ class CertifiedSelection:
 class CertifiedAgreement(CertifiedSelection):
     """An answer only where all smoothed classifiers agree."""
 
-    def lead(self, inputs: Tensor, classes: IntArray) -> FloatArray:
-        """The smallest lead of any, in parts of all votes."""
-        return np.asarray(np.min([lead_of(counts / self.votes, classes) for counts in self.ballots(inputs)], axis=0))
-
-    def disproved_at(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
-        """Where one of them has another class ahead."""
-        share = level / len(self.sigmas)
-        mask: Mask = np.any([behind(counts, classes, share) for counts in self.ballots(inputs)], axis=0)
-        return mask
+    def judge(self, inputs: Tensor, classes: IntArray, level: float) -> Judgement:
+        """The smallest lead of any, in parts of all votes; disproved where one of them has another class ahead."""
+        ballots, share = self.ballots(inputs), level / len(self.sigmas)
+        lead = np.min([lead_of(counts / self.votes, classes) for counts in ballots], axis=0)
+        return Judgement(lead, np.any([behind(counts, classes, share) for counts in ballots], axis=0))

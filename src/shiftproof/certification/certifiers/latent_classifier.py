@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shiftproof.certification.certified_classifier import ASKING, Mask, behind, lead_of
+from shiftproof.certification.certified_classifier import ASKING, JudgedClassifier, Judgement, behind, lead_of
 from shiftproof.models.split import SplitModel
 from shiftproof.rng import numpy_generator
-from shiftproof.types import FloatArray, IntArray
+from shiftproof.types import IntArray
 
 __all__ = ["CertifiedLatentVote"]
 
@@ -20,7 +20,7 @@ _NUMBERS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
-class CertifiedLatentVote:
+class CertifiedLatentVote(JudgedClassifier):
     """The majority vote of a model's head with noise on what its encoder says, drawn in all dimensions."""
 
     model: SplitModel
@@ -45,13 +45,10 @@ class CertifiedLatentVote:
         """The votes, of one smoothed head: 1 x N x classes."""
         return self._counts(inputs)[None]
 
-    def lead(self, inputs: Tensor, classes: IntArray) -> FloatArray:
-        """In parts of all votes."""
-        return lead_of(self._counts(inputs) / self.votes, classes)
-
-    def disproved_at(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
-        """Where another class has so many more votes that chance can't have made them."""
-        return behind(self._counts(inputs), classes, level)
+    def judge(self, inputs: Tensor, classes: IntArray, level: float) -> Judgement:
+        """The lead in parts of all votes, and where another class has so many more that chance can't have made them."""
+        counts = self._counts(inputs)
+        return Judgement(lead_of(counts / self.votes, classes), behind(counts, classes, level))
 
     def _counts(self, inputs: Tensor) -> IntArray:
         with torch.no_grad():

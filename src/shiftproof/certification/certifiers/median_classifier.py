@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shiftproof.certification.certified_classifier import ASKING, Mask, lead_of
+from shiftproof.certification.certified_classifier import ASKING, JudgedClassifier, Judgement, lead_of
 from shiftproof.certification.certifiers.median_head import Head
 from shiftproof.certification.plain_votes import noisy_copies, standard_noise
 from shiftproof.perturbations.noise.gaussian import Gaussian
@@ -25,7 +25,7 @@ _TRIED = 61
 
 
 @dataclass(frozen=True, eq=False)
-class CertifiedMedian:
+class CertifiedMedian(JudgedClassifier):
     """The head over the median of noisy representations; attacked through the mean of a few."""
 
     body: nn.Module
@@ -58,21 +58,19 @@ class CertifiedMedian:
 
     def answers(self, inputs: Tensor) -> Tensor:
         """The head on the median of many samples."""
-        return self.head.answers(self._medians(inputs))
+        return self.head.answers(torch.stack([self._sampled(one[None]).median(0).values for one in inputs]))
 
-    def lead(self, inputs: Tensor, classes: IntArray) -> FloatArray:
-        """Of the logits."""
-        return lead_of(self.head.logits(self._medians(inputs)).numpy(), classes)
-
-    def disproved_at(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
-        """Where the head has another answer all over the medians that the samples allow.
+    def judge(self, inputs: Tensor, classes: IntArray, level: float) -> Judgement:
+        """The lead of the logits, and where the head has another answer all over the medians that the samples allow.
 
         The head itself is asked, at many of them, so that nothing rests on how a certificate follows boxes.
         """
-        mask = np.zeros(len(inputs), bool)
+        medians, disproved = [], np.zeros(len(inputs), bool)
         generator = torch_generator(self.seed, ASKING, "medians")
         for row, one in enumerate(inputs):
-            ordered = self._sampled(one[None]).sort(0).values
+            sampled = self._sampled(one[None])
+            medians.append(sampled.median(0).values)
+            ordered = sampled.sort(0).values
             k = int(quantile_lower_index(self.votes, 0.5, level / (2 * ordered.shape[1])))
             if k >= 1:
                 low, high = ordered[k - 1], ordered[self.votes - k]
@@ -80,11 +78,8 @@ class CertifiedMedian:
                 middle = (low + high)[None] / 2
                 with torch.no_grad():
                     answers = self.head.module(torch.cat([middle, low[None], high[None], points])).argmax(1)
-                mask[row] = bool((answers != int(classes[row])).all())
-        return mask
-
-    def _medians(self, inputs: Tensor) -> Tensor:
-        return torch.stack([self._sampled(one[None]).median(0).values for one in inputs])
+                disproved[row] = bool((answers != int(classes[row])).all())
+        return Judgement(lead_of(self.head.logits(torch.stack(medians)).numpy(), classes), disproved)
 
     def representations(self, image: Tensor, draws: FloatArray) -> Tensor:
         """What the body says of an image (shape) under standard draws (N x size): N x D."""

@@ -41,8 +41,7 @@ def attack_balls(case: Case, classifier: CertifiedClassifier, chosen: IntArray, 
         attacked = craft(
             classifier, inputs, torch.from_numpy(rows.prediction), attack, radii=radii, ids=rows.ids, seed=case.seed
         )
-        lead = classifier.lead(attacked, rows.prediction)
-        broken = classifier.disproved_at(attacked, rows.prediction, WRONGLY_BROKEN / len(rows))
+        lead, broken = classifier.judge(attacked, rows.prediction, WRONGLY_BROKEN / len(rows))
         where = f"inside their {rows.norm} balls, by gradient and at random"
     else:
         yield finding("warn", "not-attacked", case, f"there is no attack in {rows.norm}")
