@@ -2,14 +2,23 @@
 
 import pickle
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from shiftproof import rng
+from shiftproof.attacks.attack import ATTACKS
 from shiftproof.catalogue import Catalogue
+from shiftproof.certification import CERTIFIERS
+from shiftproof.domains.registry import DOMAINS
 from shiftproof.errors import UnknownName, UsageError
+from shiftproof.models import MODELS
+from shiftproof.objectives.objective import OBJECTIVES
+from shiftproof.perturbations.corruptions.corruption import CORRUPTIONS
+from shiftproof.perturbations.noise import NOISES
+from shiftproof.probes.probe import PROBES
 from shiftproof.types import Batch
 
 
@@ -90,6 +99,29 @@ def test_plug_ins_are_found_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> N
     assert [entry.name for entry in methods] == ["grow"]
     assert "grow" in methods
     assert asked == ["shiftproof.statistics"]
+
+
+@pytest.mark.parametrize(
+    ("package", "options", "group"),
+    [
+        ("shiftproof.statistics", {}, "shiftproof.statistics"),
+        ("shiftproof.certification.bounds", {}, "shiftproof.bounds"),
+        ("shiftproof.certification.bounds", {"group": "shiftproof.limits"}, "shiftproof.limits"),
+    ],
+)
+def test_the_group_of_entry_points_follows_from_the_package_unless_told(
+    package: str, options: dict[str, str], group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    monkeypatch.setattr("shiftproof.catalogue.entry_points", lambda group: asked.append(group) or [])
+    assert list(Catalogue("method", package, **options)) == []
+    assert asked == [group]
+
+
+def test_groups_of_entry_points_are_those_that_contributors_are_told() -> None:
+    catalogues = (ATTACKS, CERTIFIERS, CORRUPTIONS, DOMAINS, MODELS, NOISES, OBJECTIVES, PROBES)
+    told = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+    assert [one.group for one in catalogues if f"`{one.group}`" not in told] == []
 
 
 def test_a_class_defined_again_replaces_itself() -> None:

@@ -51,7 +51,7 @@ class Catalogue(Generic[T]):
     def __init__(self, kind: str, package: str, *, group: str = "") -> None:
         self.kind = kind
         self._package = package
-        self._group = group or f"shiftproof.{package.rsplit('.', 1)[-1]}"
+        self.group = group or f"shiftproof.{package.rsplit('.', 1)[-1]}"
         self._entries: dict[str, Entry[T]] = {}
         self._complete = False
 
@@ -98,7 +98,7 @@ class Catalogue(Generic[T]):
             for entry in self:
                 if entry.cls.__name__ == attribute:
                     return entry.cls
-        raise AttributeError(f"module {self._group!r} has no attribute {attribute!r}")
+        raise AttributeError(f"module {self.group!r} has no attribute {attribute!r}")
 
     def _discover(self) -> None:
         if self._complete:
@@ -106,7 +106,7 @@ class Catalogue(Generic[T]):
         package = importlib.import_module(self._package)
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{self._package}.{module.name}")
-        for point in entry_points(group=self._group):
+        for point in entry_points(group=self.group):
             try:
                 point.load()
             except Exception as error:
