@@ -23,7 +23,8 @@ SCORES, VOTES = "attack scores", "attack votes"
 """What noise is for: an example is judged by other noise than that on which it was made."""
 
 _SAMPLES, _BYTES = 256, 1 << 24
-_VOTES_TOGETHER = 32
+_FEWEST, _MOST, _CACHED = 32, 1_024, 1 << 17
+"""Votes in a batch: as many noisy copies as stay in the caches."""
 
 
 class Victim(Protocol):
@@ -144,8 +145,8 @@ class Smoothed:
         return torch.stack(counts).cpu().numpy()
 
     def _votes(self, one: Tensor, parameters: Tensor) -> Tensor:
-        # few at a time: what is larger than the caches is slower
-        parts = torch.split(parameters, _VOTES_TOGETHER)
+        # no more at a time than stay in the caches: what is larger is slower
+        parts = torch.split(parameters, max(_FEWEST, min(_MOST, _CACHED // max(1, one.numel()))))
         logits = torch.cat([_logits(self.model, self.noise.apply(one[None], part)) for part in parts])
         return torch.bincount(_checked(logits).argmax(1), minlength=logits.shape[1])
 

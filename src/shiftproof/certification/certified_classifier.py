@@ -13,7 +13,7 @@ from scipy.stats import binom
 from torch import Tensor
 
 from shiftproof.attacks.victim import Base, Smoothed, Victim, frozen
-from shiftproof.certification.plain_votes import count_votes, standard_noise
+from shiftproof.certification.plain_votes import count_votes_of_each, standard_noise
 from shiftproof.rng import numpy_generator
 from shiftproof.types import FloatArray, IntArray
 
@@ -89,22 +89,14 @@ class CertifiedVote(JudgedClassifier, Smoothed):
     def counts(self, inputs: Tensor, shifts: FloatArray | None = None) -> IntArray:
         """Votes for every class (N x classes) at inputs (N x shape); `shifts` (N x size) are added to the noise."""
         size = self.noise.size(tuple(inputs.shape[1:]))
-        with frozen(self.model):
-            return np.stack(
-                [
-                    self._votes_at(image, size, None if shifts is None else shifts[row])
-                    for row, image in enumerate(inputs)
-                ]
-            )
-
-    def _votes_at(self, image: Tensor, size: int, shift: FloatArray | None) -> IntArray:
-        # the same noise for all images, drawn again for each: all of it at once would not fit into memory
+        # the same noise for all images, in pieces: all of it at once may not fit into memory
         generator = numpy_generator(self.seed, ASKING, self.noise.law, size)
         together = max(1, min(self.votes, _NUMBERS // size))
         votes = []
-        for start in range(0, self.votes, together):
-            draws = standard_noise(self.noise.law, size, min(together, self.votes - start), generator)
-            votes.append(count_votes(self.model, self.noise, image, draws, shift))
+        with frozen(self.model):
+            for start in range(0, self.votes, together):
+                draws = standard_noise(self.noise.law, size, min(together, self.votes - start), generator)
+                votes.append(count_votes_of_each(self.model, self.noise, inputs, draws, shifts))
         return np.asarray(np.sum(votes, axis=0))
 
     def ballots(self, inputs: Tensor) -> IntArray:

@@ -14,7 +14,7 @@ from shiftproof.models.outputs import logits_of
 from shiftproof.perturbations.noise import Noise
 from shiftproof.types import FloatArray, IntArray
 
-__all__ = ["count_votes", "noisy_copies", "standard_noise"]
+__all__ = ["count_votes", "count_votes_of_each", "noisy_copies", "standard_noise"]
 
 PIXEL_STEPS, PARAMETER_STEPS = 65_280, 65_536
 """Steps in one unit of what noise moves: pixel values, or the parameters of a deformation. Guarantees name them."""
@@ -47,8 +47,7 @@ def count_votes(
     model: nn.Module, noise: Noise, image: Tensor, draws: FloatArray, shift: FloatArray | None = None
 ) -> IntArray:
     """How often the model gives each class (K) to an image (shape) under standard draws (N x size)."""
-    size = max(1, image.numel())
-    together = max(1, min(max(_FEWEST, min(_MOST, _CACHED // size)), _NUMBERS // size))
+    together = _batch_size(image)
     counts: IntArray | None = None
     for start in range(0, len(draws), together):
         logits = logits_of(model, noisy_copies(noise, image, draws[start : start + together], shift))
@@ -56,3 +55,25 @@ def count_votes(
         counts = votes if counts is None else counts + votes
     assert counts is not None
     return counts
+
+
+def count_votes_of_each(
+    model: nn.Module, noise: Noise, images: Tensor, draws: FloatArray, shifts: FloatArray | None = None
+) -> IntArray:
+    """The same for several images (M x shape), each with its shift: M x K. Few votes of many images share batches."""
+    many = _batch_size(images[0]) // len(draws)
+    moves: list[FloatArray | None] = [None] * len(images) if shifts is None else list(shifts)
+    if many < 2:
+        return np.stack([count_votes(model, noise, one, draws, move) for one, move in zip(images, moves, strict=True)])
+    counts = []
+    for start in range(0, len(images), many):
+        pairs = list(zip(images[start : start + many], moves[start : start + many], strict=True))
+        answers = logits_of(model, torch.cat([noisy_copies(noise, one, draws, move) for one, move in pairs]))
+        votes = answers.argmax(1).cpu().reshape(len(pairs), len(draws))
+        counts.append(torch.nn.functional.one_hot(votes, answers.shape[1]).sum(1).numpy())
+    return np.concatenate(counts)
+
+
+def _batch_size(image: Tensor) -> int:
+    size = max(1, image.numel())
+    return max(1, min(max(_FEWEST, min(_MOST, _CACHED // size)), _NUMBERS // size))
