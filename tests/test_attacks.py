@@ -568,13 +568,13 @@ def test_the_verb_writes_a_table_and_a_picture(run: Call, a_model: Path, tmp_pat
         low, high = one["interval"]["0.3"]
         assert low <= one["accuracy"]["0.3"] <= high
     found = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
-    assert found == {"attack.json", "tables/attacked.csv", "figures/attacked.svg", "figures/attacked.png"}
+    assert {"run.json", "report.html", "tables/attacked.csv", "figures/attacked.svg", "figures/attacked.png"} <= found
     rows = list(csv.DictReader((out / "tables" / "attacked.csv").read_text().splitlines()))
     assert {row["metric"] for row in rows} == {"clean accuracy", "accuracy", "median distance"}
     # another question does not overwrite the answer; the same one may be asked again
     code, text, err = run(*verb(a_model, "--eps", "0.1", "--out", out))
     assert (code, text) == (1, "")
-    assert "holds an attack with another eps; choose another --out" in err
+    assert "holds a run with other probes; choose another --out" in err
     assert run(*verb(a_model, "--eps", "0.3,8/255", "--out", out))[0] == 0
 
 

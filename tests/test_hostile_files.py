@@ -25,12 +25,13 @@ import shiftproof as sp
 from shiftproof.domains.images import ZipArchive
 from shiftproof.domains.npz import read_npz
 from shiftproof.errors import DataError, ModelError, StudyError, UsageError
+from shiftproof.evidence import EvidenceStore
 from shiftproof.execution import Journal, read_json
 from shiftproof.models.files import read_weights
+from shiftproof.probes import PROBES, run_probe
+from shiftproof.report.attacked import attacked_csv, attacked_of
 from shiftproof.report.cells import csv_text, latex_cell, markdown_cell
 from shiftproof.studies import parse_study, run_study
-from shiftproof.studies.attacking import Attacked, attacked_csv
-from shiftproof.studies.certifying import Place
 from shiftproof.studies.files import apply_override
 
 Call = Callable[..., tuple[int, str, str]]
@@ -271,12 +272,12 @@ def test_names_in_tables_stay_texts(tmp_path: Path, images: Callable[..., Path])
     assert not {"<", "[", "`", "\\"} & set("".join(rows))
 
 
-def test_attacked_tables_hold_no_formulas() -> None:
-    few = sp.load_domains("digits")["digits"].subset(np.arange(4))
-    model = sp.build_model("mlp", few, width=4).eval()
-    result = sp.attack(model, few, sp.attacks.PGD(sp.Threat("l2", 0.1), steps=1))
-    place = Place(replace(few, name="=1+1"), "")
-    assert "\n'=1+1," in attacked_csv([Attacked(place, [result])])
+def test_attacked_tables_hold_no_formulas(tmp_path: Path) -> None:
+    few = replace(sp.load_domains("digits")["digits"].subset(np.arange(4)), name="=1+1")
+    model, store = sp.build_model("mlp", few, width=4).eval(), EvidenceStore(tmp_path)
+    for name, options in (("clean", {}), ("attack", {"attack": {"threat": "l2:0.1", "steps": 1}})):
+        run_probe(PROBES.create(name, options), model, few, store, progress="off")
+    assert ",'=1+1," in attacked_csv(attacked_of(store.read()))
 
 
 def test_markdown_and_latex_hold_no_markup() -> None:

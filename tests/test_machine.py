@@ -213,7 +213,7 @@ def wait_for_votes(process: subprocess.Popen[str], folder: Path) -> Path:
     """The journal, once it holds votes that workers have sent."""
     deadline = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < deadline:
-        for journal in folder.glob("certificates/*.journal"):
+        for journal in folder.glob("evidence/*/*/*.journal"):
             if len(children(process.pid)) >= 2 and journal.read_bytes().count(b"\n") > 12:
                 return journal
         time.sleep(0.05)

@@ -64,9 +64,8 @@ def certify(*more: object, model: str = "plain") -> list[object]:
 
 
 def votes(folder: Path) -> list[list[int]]:
-    (path,) = (folder / "certificates").glob("*.parquet")
-    found = sp.Certificates.load(path)
-    return [found.count.tolist(), found.runner_up_count.tolist(), found.chosen.tolist()]
+    found = sp.open_run(folder).evidence.get(probe="certify")
+    return [found[column].tolist() for column in ("count", "runner_up_count", "chosen")]
 
 
 @pytest.fixture
@@ -138,7 +137,7 @@ def test_an_interrupted_certify_goes_on_with_its_seed(run: Run, few: Path, monke
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "append", interrupted)
         assert run(*certify("--out", "part"))[0] == 130
-    seed = json.loads(Path("part/certify.json").read_text())["source"]["seed"]
+    seed = json.loads(Path("part/run.json").read_text())["noise_seed"]
     assert json.loads(run(*certify("--out", "part"))[1])["seed"] == seed
     assert run(*certify("--out", "whole", "--seed", seed))[0] == 0
     assert votes(Path("part")) == votes(Path("whole"))

@@ -314,12 +314,11 @@ def test_the_verifier_searches_inside_certified_deformations(name: str) -> None:
 def test_spatial_attacks_are_evidence(model: nn.Module, tmp_path: Path) -> None:
     domain = digits(20)
     probe = PROBES.create("attack", {"attack": {"name": "spatial", "threat": "rotation:0.3"}})
-    rows = run_probe(probe, model, domain, EvidenceStore(tmp_path), seed=3)
+    (rows,) = run_probe(probe, model, domain, EvidenceStore(tmp_path), seed=3)
     called = sp.attack(model, domain, Spatial("rotation:0.3"))
     assert np.array_equal(rows["prediction"], called.predictions)
     assert np.allclose(rows["distance"], called.distance)
-    assert set(rows["norm"]) == {"angle"}
-    assert set(rows["units"]) == {"radians"}
+    assert (rows.fact("norm"), rows.fact("units")) == ("angle", "radians")
     assert probe.title == "attack, rotation 0.3"
 
 

@@ -163,8 +163,7 @@ LITTLE = ["--corruptions", "none", "--threat", "l2:0.1", "--n", 100, "--workers"
 
 def test_every_verb_measures_the_same_rows(run: Run, manifest: str) -> None:
     def ids(folder: str) -> set[str]:
-        (path,) = Path(folder, "certificates").glob("*clinic-b*.parquet")
-        return set(sp.Certificates.load(path).ids)
+        return set(sp.open_run(folder).evidence.get(domain="clinic-b", probe="certify")["id"])
 
     for number, (more, n) in enumerate([([], 16), (["--split", "train", "--limit", 7], 7)]):
         where = ["--data", manifest, *FOREIGN, *more, "--json"]

@@ -3,36 +3,47 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from shiftproof.cli.options import (
+    EXIT_FAILED,
     Architecture,
     AsJson,
     Data,
+    Estimate,
+    Limit,
+    Require,
     SampleSeed,
     Seed,
     Split,
+    TrainedModel,
     Workers,
+    absolute,
+    names_of,
     options_of_set,
+    outcomes_now,
     say,
+    show_costs,
     show_findings,
     show_json,
+    show_outcomes,
     show_table,
     with_architecture,
 )
 
 if TYPE_CHECKING:
     from shiftproof.perturbations import Deformation, Threat
-    from shiftproof.studies.attacking import Attacked
+    from shiftproof.report.attacked import Attacked
+    from shiftproof.studies import Run
 
 __all__ = ["command"]
 
 
 def command(
     data: Data,
-    model: Annotated[str, typer.Option("--model", help="file:PATH of a trained model, or python:PKG.MOD:FN.")],
+    model: TrainedModel,
     threat: Annotated[
         str,
         typer.Option(
@@ -56,9 +67,11 @@ def command(
     smoothed: Annotated[
         str | None, typer.Option("--smoothed", help="Attack the majority vote under a noise: gaussian:0.25.")
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many samples a domain.")] = None,
+    limit: Limit = None,
     sample_seed: SampleSeed = 0,
     split: Split = None,
+    require: Require = None,
+    estimate: Estimate = False,
     seed: Seed = 0,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder to write to.", show_default="runs/attack-<hash>")
@@ -72,62 +85,66 @@ def command(
 ) -> None:
     """Attack a model on each domain: how much of its accuracy is left when images may be changed or deformed a little.
 
-    Writes a table (csv), the figures (json) and, for several sizes, a picture.
+    Writes a run: what every sample became (evidence/), a report, tables and pictures. The same command continues where
+    it was stopped.
     """
     import os
+    from dataclasses import asdict
 
-    from shiftproof.attacks import ATTACKS
-    from shiftproof.domains import load_domains
-    from shiftproof.domains.splits import check_part
-    from shiftproof.errors import UsageError
-    from shiftproof.execution import check_writable
-    from shiftproof.models import MODELS, load_model
-    from shiftproof.models.load import check_trained
-    from shiftproof.perturbations import Deformation
-    from shiftproof.perturbations.noise import as_noise
-    from shiftproof.perturbations.threat import parse_eps
-    from shiftproof.studies.attacking import Assault
-    from shiftproof.studies.certifying import places
-    from shiftproof.studies.data import check_classes
-    from shiftproof.studies.resolved import digest
+    from shiftproof.report.attacked import attacked_of
+    from shiftproof.report.requirements import Requirement
+    from shiftproof.studies.estimate import estimate_study
+    from shiftproof.studies.one_model import OneModel
+    from shiftproof.studies.runner import prepare_study, run_study
 
     options = options_of_set(with_architecture(set_, architecture), ("attack", "data", "model"))
-    if "threat" in options["attack"]:
+    probe = _probe(threat, attack, steps, eps, smoothed, options["attack"])
+    asked = OneModel(absolute(data), absolute(model), options, names_of(domain), limit, sample_seed, split, seed)
+    study = asked.study("attack", "Attacks on", [{"name": "clean"}, probe])
+    count = workers or os.cpu_count() or 1
+    requirements = [Requirement.parse(text) for text in require or []]
+    prepared = prepare_study(study)
+    if estimate:
+        show_costs(estimate_study(prepared, count), json)
+        return
+    run = run_study(prepared, out, workers=count, progress="lines", require=requirements)
+    run.export()
+    answers, outcomes = attacked_of(run.evidence), outcomes_now(run, require)
+    notes = [one for one in run.content().notes if one.level != "pass"]
+    if json:
+        every = [one.figures() | {"split": run.samples[one.domain]["split"]} for one in answers]
+        # with several domains the first one's figures are at the top, and all are in `results`
+        result = {**every[0], "model": model, "results": every, "findings": [one.message for one in notes]}
+        show_json({**result, "out": str(run.folder), "requirements": [asdict(one) for one in outcomes]})
+    else:
+        _show(run, answers)
+        show_findings(notes)
+        say(f"\nwritten to {run.folder}: report.html, evidence/, tables/attacked.csv{_pictures(answers)}")
+        show_outcomes(outcomes)
+    if any(not one.met for one in outcomes):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _probe(
+    threat: str,
+    attack: str | None,
+    steps: int | None,
+    eps: str | None,
+    smoothed: str | None,
+    options: dict[str, Any],
+) -> dict[str, Any]:
+    """The probe that was typed."""
+    from shiftproof.errors import UsageError
+    from shiftproof.perturbations import Deformation
+
+    if "threat" in options:
         raise UsageError("--threat says what the attack may do; leave out --set attack.threat")
     ball = _threat(threat, eps)
-    chosen = {
-        "threat": ball,
-        **({} if steps is None else {"steps": steps}),
-        **options["attack"],
-    }
-    method = ATTACKS.create(attack or ("spatial" if isinstance(ball, Deformation) else "pgd"), chosen)
-    more = [] if eps is None else [parse_eps(part.strip()) for part in eps.split(",")]
-    budgets = list(dict.fromkeys([*more, method.threat.eps]))
-    noise = None if smoothed is None else as_noise(smoothed)
-    domains = load_domains(data, **options["data"])
-    check_classes(domains)
-    if model in MODELS:
-        raise UsageError(f"{model!r} is a network without training; attack a trained one: --model file:PATH")
-    check_trained(model, options["model"])
-    loaded = load_model(model, domains, seed=seed, **options["model"]).eval()
-    names = None if domain is None else [name.strip() for name in domain.split(",")]
-    where = places(domains, names, model, limit, sample_seed, check_part(split))
-    assault = Assault(loaded, where, method, budgets, noise, seed)
-    folder = out or Path("runs") / f"attack-{digest(assault.asked)}"
-    assault.check(folder)
-    check_writable(folder)
-    answers = assault.run(workers or os.cpu_count() or 1, progress="lines")
-    written = assault.write(answers, folder)
-    findings = [*assault.findings(), *assault.doubts()]
-    if json:
-        every = [one.summary() for one in answers]
-        notes = [finding.message for finding in findings]
-        # with several domains the first one's figures are at the top, and all are in `results`
-        show_json({**every[0], "model": model, "results": every, "findings": notes, "out": str(folder)})
-        return
-    _show(answers)
-    show_findings(findings)
-    say(f"\nwritten to {folder}: {', '.join(written)}")
+    name = attack or ("spatial" if isinstance(ball, Deformation) else "pgd")
+    more = {} if steps is None else {"steps": steps}
+    found: dict[str, Any] = {"name": "attack", "attack": {"name": name, "threat": ball.spec, **more, **options}}
+    found |= {} if eps is None else {"eps": eps}
+    return found | ({} if smoothed is None else {"smoothed": smoothed})
 
 
 def _threat(text: str, eps: str | None) -> Threat | Deformation:
@@ -137,26 +154,30 @@ def _threat(text: str, eps: str | None) -> Threat | Deformation:
     return as_ball(text if ":" in text or eps is None else f"{text}:{eps.split(',')[-1]}")
 
 
-def _show(answers: list[Attacked]) -> None:
+def _pictures(answers: list[Attacked]) -> str:
+    return ", figures/attacked.svg" if len(answers[0].attacks) > 1 else ""
+
+
+def _show(run: Run, answers: list[Attacked]) -> None:
     from shiftproof.evidence import seen_note
     from shiftproof.perturbations.threat import eps_text
+    from shiftproof.studies.sample_words import describe_samples
 
-    first = answers[0].results
-    header = ["domain", "clean", *(f"eps {eps_text(result.threat.eps, result.threat.norm)}" for result in first)]
+    first = answers[0]
+    norm, threat = str(first.fact("norm")), str(first.fact("threat"))
+    header = ["domain", "clean", *(f"eps {eps_text(size, norm)}" for size in first.attacks)]
     rows = []
     for one in answers:
-        estimates = [one.clean, *(one.accuracy(result) for result in one.results)]
-        cells = [f"{e.value:.1%}\n{100 * e.low:.1f} to {100 * e.high:.1f}" for e in estimates]
-        note = seen_note(one.place.seen_in_training, "\n")
-        rows.append([f"{one.place.domain.name}{note}", *cells])
+        cells = [f"{e.value:.1%}\n{100 * e.low:.1f} to {100 * e.high:.1f}" for e in [one.clean, *one.accuracy.values()]]
+        rows.append([f"{one.domain}{seen_note(one.seen_in_training, chr(10))}", *cells])
     show_table(header, rows)
     for one in answers:
-        say(f"{one.place.domain.name}: {len(one.place.domain):,} images ({one.place.what})")
-    threat = first[0].threat
+        facts = run.samples[one.domain]
+        say(f"{one.domain}: {facts['n']:,} images ({describe_samples(facts, one.model)})")
     say(
-        f"Accuracy of the {first[0].classifier} classifier under attack, {threat.kind}: eps is {threat.norm}, in "
-        f"{threat.units}; {first[0].how}. A stronger attack can only find more."
+        f"Accuracy of the {first.classifier} classifier under attack, {threat}: eps is {norm}, in "
+        f"{first.fact('units')}; {first.fact('how')}. A stronger attack can only find more."
     )
-    grouped = any(one.place.domain.groups is not None for one in answers)
+    grouped = any(one.grouped for one in answers)
     kind = "intervals of a bootstrap over groups" if grouped else "Clopper-Pearson intervals over images"
     say(f"Small figures are 95 % {kind}.")

@@ -14,6 +14,7 @@ from shiftproof.cli.options import (
     AsJson,
     Data,
     NoiseSeed,
+    Require,
     SampleSeed,
     Split,
     Workers,
@@ -22,12 +23,14 @@ from shiftproof.cli.options import (
     duration,
     measures_json,
     options_of_set,
+    outcomes_now,
     repeat_command,
     say,
     show_accuracy,
     show_findings,
     show_json,
     show_measures,
+    show_outcomes,
     with_architecture,
 )
 
@@ -86,14 +89,7 @@ def command(
     budget: Annotated[
         str | None, typer.Option("--budget", help="How much time there is: 90s, 20m, 1.5h.", show_default="none")
     ] = None,
-    require: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--require",
-            help="Exit 2 unless it holds on the target: clean>=0.8 (the model itself), clean-vote>=0.8 (the smoothed "
-            "one), attacked@l2:0.5>=0.4, certified@0.5:photo>=0.6; 'clean>=0.8 with 95%' asks it of the lower limit.",
-        ),
-    ] = None,
+    require: Require = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Stop, with exit 2, if anything about the data is odd.")
     ] = False,
@@ -162,9 +158,7 @@ def command(
     planning = time.monotonic() - began
     run = planned.run(count, progress="lines")
     written = run.export()
-    # the report keeps what earlier calls required; this call answers for its own
-    asked_now = {one.text for one in requirements}
-    outcomes = [one for one in run.outcomes if one.text in asked_now]
+    outcomes = outcomes_now(run, require)
     failed = [*run.broken, *(one for one in outcomes if not one.met)]
     took = _Took(planning, time.monotonic() - began - planning, planned.plan, budget)
     if json:
@@ -185,6 +179,7 @@ def _subject(
     from shiftproof.models.load import check_trained
     from shiftproof.studies.data import check_classes, chosen
     from shiftproof.studies.jobs import card_of
+    from shiftproof.studies.one_model import model_title
     from shiftproof.studies.subject import Subject
 
     if model in MODELS:
@@ -196,17 +191,7 @@ def _subject(
     sources, shipped = chosen(domains, names, target)
     loaded = load_model(model, domains, **options["model"]).eval()
     named = {"name": absolute(data), **options["data"]}, {"name": absolute(model), **options["model"]}
-    return Subject(loaded, sources, shipped, _name(model), card_of(model), *named)
-
-
-def _name(model: str) -> str:
-    """What the report calls the model: the function, the file, or the folder of a file that is called model."""
-    from shiftproof.models.load import model_path
-
-    if not model.startswith("file:"):
-        return model.rsplit(":", 1)[-1]
-    path = model_path(model)
-    return path.resolve().parent.name if path.stem == "model" else path.stem
+    return Subject(loaded, sources, shipped, model_title(model), card_of(model), *named)
 
 
 def _certifiers(
@@ -214,7 +199,7 @@ def _certifiers(
 ) -> list[dict[str, Any]]:
     """As told, or what fits the model; votes, and when they stop, are left to the effort unless told."""
     from shiftproof.cli.certifiers import certifiers_from
-    from shiftproof.studies.certifying import recorded
+    from shiftproof.studies.one_model import certifier_config
     from shiftproof.studies.subject import usual_certifiers
 
     if certifier is None and not given and not options["noise"] and not options["certifier"]:
@@ -222,7 +207,7 @@ def _certifiers(
     usual = usual_certifiers(subject)
     if certifier is None and "noise" not in given and "sigma" not in given:
         given = {**given, "sigma": str(usual[0]["noise"]["sigma"])}
-    found = [recorded(one) for one in certifiers_from(certifier or "randomized-smoothing", given, options)]
+    found = [certifier_config(one) for one in certifiers_from(certifier or "randomized-smoothing", given, options)]
     told = {*given, *options["certifier"]}
     found = [{key: value for key, value in one.items() if key not in {"n", "stop"} - told} for one in found]
     return found if certifier is not None else [*found, *usual[1:]]
@@ -317,8 +302,7 @@ def _show(run: Run, outcomes: list[Outcome], report: Path, took: _Took) -> None:
         typer.echo(f"repeat  {repeat_command(run.record['noise_seed'])}")
     if took.overrun:
         say(f"time    {took.overrun}")
-    for one in outcomes:
-        say(f"{'met   ' if one.met else 'failed'}  {one}", "green" if one.met else "red")
+    show_outcomes(outcomes)
 
 
 def _show_json(run: Run, outcomes: list[Outcome], report: Path, took: _Took) -> None:

@@ -13,32 +13,40 @@ from shiftproof.cli.options import (
     Architecture,
     AsJson,
     Data,
+    Estimate,
+    Limit,
     NoiseSeed,
+    Require,
     SampleSeed,
     Split,
+    TrainedModel,
     Workers,
     absolute,
-    duration,
+    names_of,
+    numbers_of,
     options_of_set,
+    outcomes_now,
     repeat_command,
     say,
+    show_costs,
     show_json,
+    show_outcomes,
     show_table,
     with_architecture,
 )
 
 if TYPE_CHECKING:
-    from shiftproof.certification import Certifier
+    from shiftproof.evidence import Measurement
+    from shiftproof.probes.certify import Certify
     from shiftproof.report.certified import Series
-    from shiftproof.studies.certifying import Certified, Place, Question
-    from shiftproof.types import Cost
+    from shiftproof.studies import Run
 
 __all__ = ["command"]
 
 
 def command(
     data: Data,
-    model: Annotated[str, typer.Option("--model", help="file:PATH of a trained model, or python:PKG.MOD:FN.")],
+    model: TrainedModel,
     architecture: Architecture = None,
     domain: Annotated[str | None, typer.Option("--domain", help="Domains to certify: a,b.", show_default="all")] = None,
     certifier: Annotated[
@@ -57,10 +65,11 @@ def command(
         ),
     ] = None,
     n: Annotated[
-        int | None, typer.Option("--n", help="Votes a sample, at most.", show_default="as the certifier")
+        int | None, typer.Option("--n", help="Noise samples per certificate, at most.", show_default="as the certifier")
     ] = None,
     n0: Annotated[
-        int | None, typer.Option("--n0", help="Votes that choose the class.", show_default="as the certifier")
+        int | None,
+        typer.Option("--n0", help="Noise samples that choose the class.", show_default="as the certifier"),
     ] = None,
     alpha: Annotated[
         str | None,
@@ -94,10 +103,11 @@ def command(
     ] = None,
     precision: Annotated[str, typer.Option("--precision", help="f32, or bf16 where the processor has it.")] = "f32",
     backend: Annotated[str, typer.Option("--backend", help="torch, or openvino (extra 'fast').")] = "torch",
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many samples a domain.")] = None,
+    limit: Limit = None,
     sample_seed: SampleSeed = 0,
     split: Split = None,
-    estimate: Annotated[bool, typer.Option("--estimate", help="Say what it would cost, and stop.")] = False,
+    require: Require = None,
+    estimate: Estimate = False,
     seed: NoiseSeed = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder to write to.", show_default="runs/certify-<hash>")
@@ -114,146 +124,90 @@ def command(
 ) -> None:
     """Certify a model's predictions on each domain; the same command continues where it was stopped.
 
-    Writes certificates with their votes (Parquet), logs that other tools read (tsv), a table and a picture.
+    Writes a run: votes and radii (evidence/), a report, tables, pictures, and logs that other tools read (tsv).
     """
     import os
+    from dataclasses import asdict
 
-    from shiftproof.certification import CERTIFIERS, Radii
-    from shiftproof.domains import load_domains
-    from shiftproof.domains.splits import check_part
-    from shiftproof.errors import UsageError
-    from shiftproof.execution import check_writable
-    from shiftproof.models import MODELS, load_model
-    from shiftproof.models.load import check_trained
     from shiftproof.models.prepared.prepare import check_compute
-    from shiftproof.report.certified import nice_radii, write_certified
-    from shiftproof.studies.certifying import Question, calibration_pool, places
-    from shiftproof.studies.data import check_classes
-    from shiftproof.studies.resolved import digest
+    from shiftproof.probes.certify import Certify
+    from shiftproof.report.requirements import Requirement
+    from shiftproof.studies.estimate import estimate_study
+    from shiftproof.studies.one_model import OneModel, certifier_config
+    from shiftproof.studies.runner import prepare_study, run_study
 
     check_compute(precision, backend)
-    check_part(split)
-    asked_radii = None if radii is None else Radii(_numbers(radii)).radii
-    alphas = [] if alpha is None else list(_numbers(alpha))
+    shown = () if radii is None else _radii(radii)
+    alphas = [] if alpha is None else list(numbers_of(alpha))
     options = options_of_set(with_architecture(set_, architecture), ("data", "model", "noise", "certifier"))
-    given = {
-        "noise": noise,
-        "sigma": sigma,
-        "n": n,
-        "n0": n0,
-        "alpha": alphas[0] if alphas else None,
-        "stop": _stop(stop, radii),
-        "skip_wrong": skip_wrong,
-        "runner_up": runner_up,
-    }
-    settings = certifiers_from(certifier, {k: v for k, v in given.items() if v is not None}, options)
-    domains = load_domains(data, **options["data"])
-    check_classes(domains)
-    if model in MODELS:
-        raise UsageError(f"{model!r} is a network without training; certify a trained one: --model file:PATH")
-    check_trained(model, options["model"])
-    loaded = load_model(model, domains, **options["model"])
-    # what a function of the user's returns is as it is: a model in train mode is refused
-    if not model.startswith("python:"):
-        loaded.eval()
-    shaped = "calibration" in CERTIFIERS[certifier].options
-    if calibration is not None and not shaped:
-        raise UsageError(f"--calibration means nothing to {certifier}")
-    pool = calibration_pool(domains, _names(calibration), model) if shaped else None
-    where = places(domains, _names(domain), model, limit, sample_seed, split, [one.name for one in pool or ()])
-    source: dict[str, Any] = {
-        "model": absolute(model),
-        "data": absolute(data),
-        "options": {key: options[key] for key in ("data", "model")},
-    }
-    source |= {"certifier": certifier, "limit": limit, "domain": domain, "calibration": calibration}
-    source |= {"sample_seed": sample_seed, "split": split}
-    question = Question(loaded, where, settings, alphas[1:], seed, precision, backend, pool, source)  # type: ignore[arg-type]
-    question.check()
+    given = {"noise": noise, "sigma": sigma, "n": n, "n0": n0, "alpha": alphas[0] if alphas else None}
+    given |= {"stop": _stop(stop, radii), "skip_wrong": skip_wrong, "runner_up": runner_up}
+    made = certifiers_from(certifier, {k: v for k, v in given.items() if v is not None}, options)
+    # what shares noise is one probe; others have one each
+    pieces = [made] if certifier == "randomized-smoothing" else [[one] for one in made]
+    probes = [Certify(tuple(piece), precision, backend, tuple(alphas[1:])) for piece in pieces]  # type: ignore[arg-type]
+    configs: list[dict[str, Any]] = [
+        {
+            "name": "certify",
+            "certifier": [certifier_config(one) for one in probe.certifiers],
+            "precision": precision,
+            "backend": backend,
+            "alphas": alphas[1:],
+        }
+        for probe in probes
+    ]
+    asked = OneModel(absolute(data), absolute(model), options, names_of(domain), limit, sample_seed, split, seed)
+    study = asked.study("certify", "Certificates of", configs, _calibration(calibration, certifier, model, data))
     count = workers or os.cpu_count() or 1
+    requirements = [Requirement.parse(text) for text in require or []]
+    prepared = prepare_study(study)
     if estimate:
-        _show_costs(question.estimate(count), count, json)
+        show_costs(estimate_study(prepared, count), json)
         return
-    folder = out or Path("runs") / f"certify-{digest(question.asked)}"
-    check_writable(folder)
-    results = question.answer(folder, count, progress="lines")
-    if (claimed := [one for one in results if one.certificates.unsound]) and len(claimed) == len(results):
-        _show_claimed(claimed, asked_radii, folder, json)
-    series = [result.series(_name(result, question)) for result in results]
-    shown = asked_radii or nice_radii(series)
-    one_model = len(where) == 1 and len(settings) > 1 and not question.alphas
-    write_certified(series, shown, folder, best_of="noise" if one_model else None, model=model)
+    run = run_study(prepared, out, workers=count, progress="lines", require=requirements, radii=shown)
+    run.export()
+    certifying = {setting: one for probe in probes for setting, one in probe.settings.items()}
+    results = list(run.evidence.where(probe="certify"))
+    if all(one.fact("unsound") for one in results):
+        _show_claimed(results, shown, run, json)
+    series, outcomes = run.content().series, outcomes_now(run, require)
+    at = run.content().radii_of(series)
     if json:
-        every = [result.summary(model, shown) for result in results]
+        every = [_figures(run, probes, *pair, at) for pair in zip(results, series, strict=True)]
         # with several domains or sigmas the first one's figures are at the top, and all are in `results`
-        show_json({**every[0], "results": every, "out": str(folder)})
-        return
-    _show(where, series, shown, sum(result.certificates.passes for result in results))
-    _show_caps(results)
-    if (used := results[0].certificates.seed) is not None and seed is None and any(one.alpha > 0 for one in series):
-        say(f"\nThe seed of the noise, {used}, was drawn for this run. The same votes again:")
-        # a command is copied as it is: nothing breaks its line
-        typer.echo(f"  {repeat_command(used)}")
-    say(f"\nwritten to {folder}: certificates/, logs/, tables/certified.csv, figures/certified.svg and .png")
-
-
-def _show_claimed(claimed: list[Certified], radii: tuple[float, ...] | None, folder: Path, json: bool) -> NoReturn:
-    """What an unsound rule claims is shown as that, fails, and is written nowhere as certified."""
-    from shiftproof.evidence.metrics import claimed_accuracy
-
-    asked = radii or (0.0, claimed[0].certificates.scale)
-    rows = []
-    for one in claimed:
-        values = claimed_accuracy(one.certificates, one.labels, asked)
-        rows.append([one.domain, one.certificates.title, *(f"{value:.1%}" for value in values)])
-    if json:
-        every = [dict(zip(("domain", "certificate", *map(str, asked)), row, strict=True)) for row in rows]
-        show_json({"unsound": claimed[0].certificates.unsound, "claimed": every, "out": str(folder)})
+        judged = [asdict(one) for one in outcomes]
+        show_json({**every[0], "results": every, "out": str(run.folder), "requirements": judged})
     else:
-        show_table(["domain", "rule", *(f"claimed at {radius:g}" for radius in asked)], rows)
-        say(f"fail  {claimed[0].certificates.guarantee}")
-    raise typer.Exit(EXIT_FAILED)
+        _show(run, series, at)
+        _show_caps(results, certifying, len(run.record["classes"]))
+        if seed is None and any(one.alpha > 0 for one in series):
+            say(f"\nThe seed of the noise, {run.record['noise_seed']}, was drawn for this run. The same votes again:")
+            # a command is copied as it is: nothing breaks its line
+            typer.echo(f"  {repeat_command(run.record['noise_seed'])}")
+        say(f"\nwritten to {run.folder}: report.html, evidence/, logs/, tables/certified.csv, figures/certified.svg")
+        show_outcomes(outcomes)
+    if any(not one.met for one in outcomes):
+        raise typer.Exit(EXIT_FAILED)
 
 
-def _name(result: Certified, question: Question) -> str:
-    """What tells a curve from the others by its colour; of several domains, dashes tell the certificates."""
-    first = result.domain if len(question.where) > 1 else result.certificates.title
-    return f"{first}, alpha {result.certificates.alpha:g}" if question.alphas else first
-
-
-def _show_caps(results: list[Certified]) -> None:
-    """What no radius can exceed, whatever the model: that of unanimous votes, or of the outermost samples."""
-    caps = {}
-    for result in results:
-        certificates, setting = result.certificates, result.setting
-        if hasattr(setting, "largest_radius"):
-            caps[certificates.title] = setting.largest_radius(certificates.classes)
-        elif hasattr(setting, "reach") and certificates.levels is not None:
-            caps[certificates.title] = setting.reach(round(certificates.alpha / (2 * certificates.levels.final)))
-    if caps:
-        limits = ", ".join(f"{cap:.4g} ({title})" for title, cap in caps.items())
-        say(f"With so many samples at this alpha no radius can exceed {limits}, however sure the model is.")
-
-
-def _radius(value: float) -> str:
-    """Four digits, and of what is next to nothing that it is."""
-    return f"{value:.4f}" if value == 0 or value >= 1e-3 else f"{value:.1e}"
-
-
-def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",")]
-
-
-def _numbers(text: str) -> tuple[float, ...]:
+def _calibration(names: str | None, certifier: str, model: str, data: str) -> list[str] | None:
+    """Domains whose training images adapt the model: as told, or those that its record says it was trained on."""
+    from shiftproof.certification import CERTIFIERS
     from shiftproof.errors import UsageError
+    from shiftproof.studies.jobs import card_of
+    from shiftproof.studies.seen import seen_domains
 
-    try:
-        numbers = tuple(float(part) for part in text.split(","))
-    except ValueError as error:
-        raise UsageError(f"{text!r} should be a number, or several with commas, such as 0.25,0.5") from error
-    if len(set(numbers)) != len(numbers):
-        raise UsageError(f"{text!r} names the same number twice")
-    return numbers
+    if "calibration" in CERTIFIERS[certifier].options:
+        return names_of(names) or sorted(seen_domains(card_of(model), data)) or None
+    if names is not None:
+        raise UsageError(f"{certifier} does not take --calibration")
+    return None
+
+
+def _radii(text: str) -> tuple[float, ...]:
+    from shiftproof.certification import Radii
+
+    return Radii(numbers_of(text)).radii
 
 
 def _stop(stop: str | None, radii: str | None) -> str | None:
@@ -266,24 +220,71 @@ def _stop(stop: str | None, radii: str | None) -> str | None:
     return f"radii:{radii}"
 
 
-def _show_costs(costs: list[tuple[Place, Certifier, Cost]], workers: int, json: bool) -> None:
-    each = [(c.passes, c.seconds, c.most_passes, c.most_seconds) for _, _, c in costs]
-    passes, seconds, most_passes, most_seconds = map(sum, zip(*each, strict=True))
+def _figures(
+    run: Run, probes: list[Certify], one: Measurement, series: Series, radii: tuple[float, ...]
+) -> dict[str, Any]:
+    """All figures of a measurement, for --json."""
+    from shiftproof.evidence import EvidenceStore
+    from shiftproof.report.certified import figures
+
+    probe = next(probe for probe in probes if one.setting in probe.settings)
+    facts = run.samples[one.domain]
+    return figures(series, radii) | {
+        "images": len(one),
+        "split": facts["split"],
+        "sampled": one.fact("sampled"),
+        "seen_in_training": one.seen_in_training,
+        "n": one.fact("votes"),
+        "seed": one.fact("seed"),
+        "precision": one.fact("precision"),
+        "forward_passes": one.fact("passes"),
+        "seconds": float(one["seconds"].sum()),
+        "certificates": str(EvidenceStore(run.folder / "evidence").path(one.model, one.domain, "certify", repr(probe))),
+    }
+
+
+def _show_claimed(claimed: list[Measurement], radii: tuple[float, ...], run: Run, json: bool) -> NoReturn:
+    """What an unsound rule claims is shown as that, fails, and is written nowhere as certified."""
+    from shiftproof.evidence.certificates import certificates_in
+    from shiftproof.evidence.metrics import claimed_accuracy
+
+    first = claimed[0]
+    asked = radii or (0.0, float(first.fact("scale")))
+    rows = []
+    for one in claimed:
+        values = claimed_accuracy(certificates_in(one, len(run.record["classes"])), one["label"], asked)
+        rows.append([one.domain, one.title, *(f"{value:.1%}" for value in values)])
     if json:
-        total = {"forward_passes": passes, "seconds": seconds}
-        show_json({**total, "most_forward_passes": most_passes, "most_seconds": most_seconds})
-        return
-    rows = [
-        [place.domain.name, setting.title, f"{c.passes:,}", duration(c.seconds), duration(c.most_seconds)]
-        for place, setting, c in costs
-    ]
-    rows.append(["total", "", f"{passes:,}", duration(seconds), duration(most_seconds)])
-    show_table(["domain", "certificate", "forward passes", "time", "at most"], rows)
-    say(f"with {workers} workers; measured on this machine just now, on a few samples")
+        every = [dict(zip(("domain", "certificate", *map(str, asked)), row, strict=True)) for row in rows]
+        show_json({"unsound": first.fact("unsound"), "claimed": every, "out": str(run.folder)})
+    else:
+        show_table(["domain", "rule", *(f"claimed at {radius:g}" for radius in asked)], rows)
+        say(f"fail  {first.fact('guarantee')}")
+    raise typer.Exit(EXIT_FAILED)
 
 
-def _show(where: list[Place], series: list[Series], radii: tuple[float, ...], passes: int) -> None:
+def _show_caps(results: list[Measurement], certifying: dict[str, Any], classes: int) -> None:
+    """What no radius can exceed, whatever the model: that of unanimous votes, or of the outermost samples."""
+    caps = {}
+    for one in results:
+        certifier, levels = certifying[one.setting], one.fact("levels")
+        if hasattr(certifier, "largest_radius"):
+            caps[one.title] = certifier.largest_radius(classes)
+        elif hasattr(certifier, "reach") and levels is not None:
+            caps[one.title] = certifier.reach(round(one.fact("alpha") / (2 * levels["final"])))
+    if caps:
+        limits = ", ".join(f"{cap:.4g} ({title})" for title, cap in caps.items())
+        say(f"With so many samples at this alpha no radius can exceed {limits}, however sure the model is.")
+
+
+def _radius(value: float) -> str:
+    """Four digits, and of what is next to nothing that it is."""
+    return f"{value:.4f}" if value == 0 or value >= 1e-3 else f"{value:.1e}"
+
+
+def _show(run: Run, series: list[Series], radii: tuple[float, ...]) -> None:
     from shiftproof.certification import TOGETHER
+    from shiftproof.studies.sample_words import describe_samples
 
     header = ["domain", "certificate", "alpha", *(f"r >= {radius:g}" for radius in radii), "mean radius", "abstained"]
     rows = []
@@ -295,9 +296,14 @@ def _show(where: list[Place], series: list[Series], radii: tuple[float, ...], pa
         domain = f"{one.domain}\n{one.note}" if one.note else one.domain
         rows.append([domain, one.title, f"{one.alpha:g}", *cells, mean, abstained])
     show_table(header, rows)
-    for place in where:
-        say(f"{place.domain.name}: {len(place.domain):,} images ({place.what})")
-    say(f"{passes:,} forward passes. Certified accuracy is of all images; r is {series[0].norm}, {series[0].units}.")
+    for name, facts in run.samples.items():
+        say(f"{name}: {facts['n']:,} images ({describe_samples(facts, series[0].model)})")
+    # further alphas are read from the same votes
+    counted = {(one.domain, one.title): one.fact("passes") for one in run.evidence.where(probe="certify")}
+    say(
+        f"{sum(counted.values()):,} forward passes. Certified accuracy is of all images; r is {series[0].norm}, "
+        f"{series[0].units}."
+    )
     say(f"\nguarantee  {series[0].guarantee}")
     others = list(
         dict.fromkeys(f"{one.title} at alpha {one.alpha:g}" for one in series if one.heading != series[0].heading)

@@ -37,9 +37,11 @@ def command(
 
     from shiftproof.certification import explain
     from shiftproof.domains import load_domains
+    from shiftproof.domains.splits import part_of
     from shiftproof.errors import UsageError
     from shiftproof.models import load_model
-    from shiftproof.studies.certifying import calibration_pool, places
+    from shiftproof.studies.data import calibration_pool, measured_part
+    from shiftproof.studies.jobs import card_of
 
     options = options_of_set(with_architecture(set_, architecture), ("data", "model", "noise", "certifier"))
     given = {key: value for key, value in {"sigma": sigma, "n": n, "alpha": alpha}.items() if value is not None}
@@ -50,8 +52,10 @@ def command(
     loaded = load_model(model, domains, **options["model"])
     if not model.startswith("python:"):
         loaded.eval()
-    domain = _like(loaded) if domains is None else places(domains, None, model, None)[0].domain
-    pool = None if domains is None else calibration_pool(domains, None, model)
+    domain, pool, card = _like(loaded) if domains is None else next(iter(domains)), None, card_of(model)
+    if domains is not None:
+        domain = part_of(domain, measured_part([card], domains.name, domain))
+        pool = calibration_pool(domains, card)
     found = explain(loaded, domain, chosen, calibration=pool)
     if json:
         show_json({"certifiers": [asdict(one) for one in found]})

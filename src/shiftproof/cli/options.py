@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from shiftproof.report import Table
     from shiftproof.report.measures import SideBySide
+    from shiftproof.report.requirements import Outcome
+    from shiftproof.studies import Run
+    from shiftproof.studies.estimate import StudyCost
     from shiftproof.types import Finding
 
 __all__ = [
@@ -23,25 +26,34 @@ __all__ = [
     "AsJson",
     "Data",
     "Device",
+    "Estimate",
+    "Limit",
     "NoiseSeed",
     "Out",
+    "Require",
     "SampleSeed",
     "Seed",
     "Set",
     "Split",
+    "TrainedModel",
     "Workers",
     "absolute",
     "accuracy_json",
     "arguments",
     "duration",
     "measures_json",
+    "names_of",
+    "numbers_of",
     "options_of_set",
+    "outcomes_now",
     "repeat_command",
     "say",
     "show_accuracy",
+    "show_costs",
     "show_findings",
     "show_json",
     "show_measures",
+    "show_outcomes",
     "show_table",
     "with_architecture",
 ]
@@ -81,6 +93,20 @@ Workers = Annotated[
     int | None, typer.Option("--workers", min=1, help="Worker processes for long probes.", show_default="one per core")
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda ...")]
+TrainedModel = Annotated[
+    str, typer.Option("--model", help="file:PATH of a trained model, or python:PKG.MOD:FN.", show_default=False)
+]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Samples of a domain, at most, at random.")]
+Estimate = Annotated[bool, typer.Option("--estimate", help="Say what it would cost, and stop.")]
+Require = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--require",
+        help="Exit 2 unless it holds on the target, or on the worst domain: clean>=0.8 (the model itself), "
+        "clean-vote>=0.8 (the smoothed one), attacked@l2:0.5>=0.4, certified@0.5:photo>=0.6; 'clean>=0.8 with 95%' "
+        "asks it of the lower limit.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout instead of tables.")]
 
 EXIT_FAILED = 2
@@ -162,6 +188,51 @@ def show_measures(table: SideBySide) -> None:
     _console().print(shown)
     if table.note:
         typer.echo(f"{table.note}.\n")
+
+
+def show_costs(cost: StudyCost, as_json: bool) -> None:
+    """What a study takes: forward passes and time of every stage, and memory."""
+    from dataclasses import asdict
+
+    if as_json:
+        show_json(asdict(cost))
+        return
+    rows = [
+        [one.model, one.stage, f"{one.forward_passes:,}", duration(one.seconds), duration(one.most_seconds)]
+        for one in cost.costs
+    ]
+    rows.append(["total", "", f"{cost.forward_passes:,}", duration(cost.seconds), duration(cost.most_seconds)])
+    show_table(["model", "stage", "forward passes", "time", "at most"], rows)
+    say(f"memory about {cost.memory_mb:,.0f} MB. Time was measured on this machine just now, on a few steps.")
+
+
+def outcomes_now(run: Run, require: Sequence[str] | None) -> list[Outcome]:
+    """Of what this call requires; the report keeps what earlier calls required as well."""
+    return [one for one in run.outcomes if one.text in set(require or ())]
+
+
+def show_outcomes(outcomes: Iterable[Outcome]) -> None:
+    """One line a requirement: whether it is met, and by which figure."""
+    for one in outcomes:
+        say(f"{'met   ' if one.met else 'failed'}  {one}", "green" if one.met else "red")
+
+
+def names_of(text: str | None) -> list[str] | None:
+    """Names with commas between them."""
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def numbers_of(text: str) -> tuple[float, ...]:
+    """Numbers with commas between them, each once."""
+    from shiftproof.errors import UsageError
+
+    try:
+        numbers = tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise UsageError(f"{text!r} should be a number, or several with commas, such as 0.25,0.5") from error
+    if len(set(numbers)) != len(numbers):
+        raise UsageError(f"{text!r} names the same number twice")
+    return numbers
 
 
 def options_of_set(changes: Iterable[str], kinds: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -51,6 +51,7 @@ def certificate_facts(certificates: Certificates) -> dict[str, Any]:
     return {
         **{name: getattr(certificates, name) for name in _FACTS},
         "votes": certificates.samples,
+        "passes": certificates.passes,
         "noise": None if noise is None else label(noise),
         "noise_options": as_record(noise) if noise is not None and known else None,
         "levels": None if levels is None else dict(vars(levels)),

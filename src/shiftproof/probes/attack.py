@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
@@ -14,7 +14,8 @@ from pydantic import PlainValidator
 from torch import Tensor, nn
 
 from shiftproof.attacks import Base, Smoothed
-from shiftproof.attacks.attack import as_attack, as_victim, attack_samples, check_eps, check_victim
+from shiftproof.attacks.attack import Judging, as_attack, as_victim, attack_samples, check_eps, check_victim
+from shiftproof.attacks.result import CHANGED
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
 from shiftproof.evidence import Column
@@ -24,7 +25,7 @@ from shiftproof.perturbations.threat import parse_eps
 from shiftproof.probes.blocks import Columns, ProbeTask, measure_blocks
 from shiftproof.probes.costs import seconds_a_sample
 from shiftproof.probes.probe import PROBES, Probe, Result, under_each
-from shiftproof.types import Cost, Positive
+from shiftproof.types import Cost, Finding, Positive
 
 __all__ = ["Attack", "Sizes", "as_sizes"]
 
@@ -97,7 +98,15 @@ class Attack(Probe):
         threat = self.attack.threat
         # how many votes judged the attack: few can miss a majority
         judged = {} if self.smoothed is None else {"noise": label(self.smoothed), "votes": self.votes}
-        facts = {"norm": threat.norm, "units": self._units(), **judged}
+        how = self.attack.how(self._victim(task.model, task.seed)) if isinstance(self.attack, Judging) else CHANGED
+        facts = {
+            "threat": threat.kind,
+            "norm": threat.norm,
+            "units": self._units(),
+            "how": how,
+            "attack": repr(self),
+            **judged,
+        }
         settings = [
             {"setting": f"{self!r} at {eps:g}", "title": self._title(eps), "eps": eps, **facts} for eps in self.budgets
         ]
@@ -133,6 +142,16 @@ class Attack(Probe):
         seconds = len(domain) * each / min(workers, len(domain.in_blocks(_TOGETHER)))
         passes = len(domain) * self.passes(model)
         return Cost(passes, seconds, passes, seconds)
+
+    def findings(self) -> Iterator[Finding]:
+        """What weakens the attack within any of its sizes; each thing once."""
+        said = set()
+        for eps in self.budgets:
+            within: Any = replace(self.attack, threat=self.attack.threat.at(eps))
+            for finding in within.findings() if eps > 0 and hasattr(within, "findings") else ():
+                if finding.message not in said:
+                    yield finding
+                said.add(finding.message)
 
     def passes(self, model: nn.Module) -> int:
         """Forward passes of one sample, at most."""

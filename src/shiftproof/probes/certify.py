@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, PlainValidator
 from torch import nn
 
-from shiftproof.certification import CERTIFIERS
+from shiftproof.certification import CERTIFIERS, Certificates, Certifier
 from shiftproof.certification.certifier import Job, Memory
 from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.certification.checks import check_classifier
@@ -22,7 +22,7 @@ from shiftproof.probes.blocks import ProbeTask
 from shiftproof.probes.probe import PROBES, Probe, Result
 from shiftproof.types import Cost
 
-__all__ = ["Certify", "as_certifier"]
+__all__ = ["Certify", "as_certifier", "as_certifiers"]
 
 
 def as_certifier(value: Any) -> Any:
@@ -37,59 +37,117 @@ def as_certifier(value: Any) -> Any:
     raise UsageError(f"the certifier is {value!r}; write {{name: randomized-smoothing, noise: gaussian:0.25}}")
 
 
+def as_certifiers(value: Any) -> Any:
+    """One certifier, or several in a list."""
+    if isinstance(value, list | tuple):
+        made = tuple(as_certifier(one) for one in value)
+        return made[0] if len(made) == 1 else made
+    return as_certifier(value)
+
+
+def as_alphas(value: Any) -> tuple[float, ...]:
+    """Probabilities of error, strictly between 0 and 1."""
+    found = tuple(float(one) for one in value)
+    for one in found:
+        if not 0 < one < 1:
+            raise UsageError(f"alpha is {one:g}; it is a probability of error strictly between 0 and 1, such as 0.001")
+    return found
+
+
 @PROBES.register("certify", cost="as the certifier says: n0 + n forward passes a sample for randomized smoothing")
 @dataclass(frozen=True)
 class Certify(Probe):
-    """Certificates: `{name: certify, certifier: {name: randomized-smoothing, noise: gaussian:0.25, n: 10000}}`."""
+    """Certificates: `{name: certify, certifier: {name: randomized-smoothing, noise: gaussian:0.25, n: 10000}}`.
+
+    `certifier` may be a list of several by randomized smoothing (one a noise), which then share their draws. `alphas`
+    are further probabilities of error at which the same votes are read.
+    """
 
     columns: ClassVar = CERTIFICATE
 
-    certifier: Annotated[Any, BeforeValidator(as_certifier)] = field(
+    certifier: Annotated[Any, BeforeValidator(as_certifiers)] = field(
         default_factory=lambda: RandomizedSmoothing(as_noise("gaussian:0.25"))
     )
     precision: Precision = "f32"
     backend: Backend = "torch"
+    alphas: Annotated[tuple[float, ...], PlainValidator(as_alphas)] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "certifier", as_certifier(self.certifier))
+        object.__setattr__(self, "certifier", as_certifiers(self.certifier))
+        object.__setattr__(self, "alphas", as_alphas(self.alphas))
+        voting = all(isinstance(one, RandomizedSmoothing) for one in self.certifiers)
+        if not self.certifiers:
+            raise UsageError("there is no certifier in the list")
+        if self.alphas and not voting:
+            raise UsageError("several alphas are read from the votes of randomized smoothing; give one")
+        if len(self.certifiers) > 1 and not voting:
+            raise UsageError("only certifiers by randomized smoothing can share a probe; give each a probe of its own")
+
+    @property
+    def certifiers(self) -> tuple[Certifier, ...]:
+        """All of them, as a tuple."""
+        return self.certifier if isinstance(self.certifier, tuple) else (self.certifier,)
+
+    @property
+    def settings(self) -> dict[str, Certifier]:
+        """The certifier behind every setting of its measurements: each at its own alpha, then at the others."""
+        others: list[Any] = [replace(one, alpha=alpha) for alpha in self.alphas for one in self.certifiers]  # type: ignore[type-var]
+        every = [*self.certifiers, *others]
+        return {repr(self) if len(every) == 1 else f"{self!r} by {one!r}": one for one in every}
 
     @property
     def classifier(self) -> str:
         """Of which classifier the certificates speak."""
-        return str(self.certifier.classifier)
+        return str(self.certifiers[0].classifier)
 
     @property
     def title(self) -> str:
         """What tells it from other certify probes of a study."""
-        return f"certify, {self.certifier.title}"
+        return f"certify, {', '.join(str(one.title) for one in self.certifiers)}"
 
     def collect(self, task: ProbeTask) -> list[Result]:
         """Certificates of all samples."""
-        job = self.job(task.model, task.domain, task.workers)
         job = replace(
-            job,
+            self.job(task.model, task.domain, task.workers),
             seed=task.seed,
             record=task.journal,
             progress=task.progress,
             label=task.label,
             calibration=task.calibration,
         )
-        certificates = self.certifier.certify(job)
-        return [Result(certificate_columns(certificates), certificate_facts(certificates))]
+        first = self.certifiers[0]
+        if isinstance(first, RandomizedSmoothing):
+            counted: list[Certificates] = first.together(job, self.certifiers)  # type: ignore[arg-type]
+        else:
+            counted = [first.certify(job)]
+        every = [*counted, *(one.at_alpha(alpha) for alpha in self.alphas for one in counted)]
+        return [
+            Result(certificate_columns(one), certificate_facts(one) | {"setting": setting})
+            for setting, one in zip(self.settings, every, strict=True)
+        ]
 
     def check(self, model: nn.Module, domain: Domain, calibration: Domains | None) -> None:
         """Refuse a model to which the certifier does not apply."""
-        self.certifier.applies(replace(self.job(model, domain), calibration=calibration))
+        job = replace(self.job(model, domain), calibration=calibration)
+        for certifier in self.settings.values():
+            certifier.applies(job)
 
     def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
         """By a trial on a few samples."""
-        cost: Cost = self.certifier.estimate(self.job(model, domain, workers))
-        return cost
+        job = self.job(model, domain, workers)
+        each = [one.estimate(job) for one in self.certifiers]
+        return Cost(
+            sum(one.passes for one in each),
+            sum(one.seconds for one in each),
+            sum(one.most_passes for one in each),
+            sum(one.most_seconds for one in each),
+        )
 
     def passes(self, model: nn.Module) -> int:
         """Votes of one sample, at most; one where none are counted."""
-        voting = self.certifier
-        return int(getattr(voting, "n0", 0) + getattr(voting, "n", getattr(voting, "samples", 1)))
+        return sum(
+            int(getattr(one, "n0", 0) + getattr(one, "n", getattr(one, "samples", 1))) for one in self.certifiers
+        )
 
     def job(self, model: nn.Module, domain: Domain, workers: int = 1) -> Job:
         """What the certifier is given."""

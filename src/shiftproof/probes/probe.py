@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from shiftproof.evidence import Column, Evidence, EvidenceStore, Measurement
 from shiftproof.execution import Mode
 from shiftproof.models.identity import identity_of
 from shiftproof.probes.blocks import Columns, ProbeTask
-from shiftproof.types import Cost
+from shiftproof.types import Cost, Finding
 
 __all__ = ["PROBES", "Probe", "Result", "run_probe", "under_each"]
 
@@ -59,6 +59,10 @@ class Probe:
     def passes(self, model: nn.Module) -> int:
         """Forward passes of one sample, at most."""
         return 1
+
+    def findings(self) -> Iterator[Finding]:
+        """What weakens what it measures, as far as its options tell."""
+        yield from ()
 
     def check(self, model: nn.Module, domain: Domain, calibration: Domains | None) -> None:
         """Refuse, before anything is trained, a model or data that can't be measured."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from shiftproof.certification import Certificates
 from shiftproof.evidence import Evidence, Measurement, seen_note
 from shiftproof.evidence.certified import NOTHING, abstention_rate, credit, curve, curve_band, envelope, mean_credit
-from shiftproof.execution import write_atomically
 from shiftproof.report.cells import csv_text
-from shiftproof.report.chart import PALETTE, chart_png, chart_svg
+from shiftproof.report.chart import PALETTE
 from shiftproof.statistics import Sample, bootstrap_mean, interval
 from shiftproof.types import Estimate, FloatArray
 
 __all__ = [
     "Series",
     "band_text",
+    "by_chart",
     "by_setting",
     "certified_chart",
     "certified_csv",
@@ -29,7 +28,6 @@ __all__ = [
     "nice_radii",
     "series_of",
     "series_of_evidence",
-    "write_certified",
 ]
 
 _STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
@@ -151,6 +149,26 @@ def by_setting(series: Sequence[Series]) -> list[list[Series]]:
     return [[one for one in series if one.setting == setting] for setting in dict.fromkeys(s.setting for s in series)]
 
 
+def by_chart(series: Sequence[Series], target: str | None) -> list[list[Series]]:
+    """The series that share a picture: those of a setting; of one model without a target, all with the same units.
+
+    Lines of one model are named after what they differ in: the domain, or the certificate.
+    """
+    if target is not None or len({one.model for one in series}) != 1:
+        return by_setting(series)
+    several = len({one.domain for one in series}) > 1
+    levels = len({one.alpha for one in series}) > 1
+    named = [
+        replace(
+            one,
+            model=f"{one.domain if several else one.title}{f', alpha {one.alpha:g}' if levels else ''}",
+        )
+        for one in series
+    ]
+    units = dict.fromkeys((one.norm, one.units) for one in named)
+    return [[one for one in named if (one.norm, one.units) == pair] for pair in units]
+
+
 def nice_radii(series: Sequence[Series]) -> tuple[float, ...]:
     """A handful of round radii from 0 to where hardly anything is certified any more."""
     farthest = max((float(np.quantile(one.earned, 0.98)) for one in series), default=0.0)
@@ -182,11 +200,11 @@ def figures(one: Series, radii: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def certified_csv(series: Sequence[Series], radii: Sequence[float]) -> str:
-    """One line a number, in full."""
+def certified_csv(parts: Sequence[tuple[Sequence[Series], Sequence[float]]]) -> str:
+    """One line a number, in full: series, each with the radii that are shown of them."""
     header = ["model", "domain", "certificate", "norm", "alpha", "metric", "radius", "value", "low", "high", "n"]
     lines: list[list[Any]] = [[*header, "seen_in_training"]]
-    for one in series:
+    for one, radii in [(one, radii) for series, radii in parts for one in series]:
         head = [one.model, one.domain, one.title, one.norm, one.alpha]
         for radius in radii:
             e = one.at(radius)
@@ -197,12 +215,11 @@ def certified_csv(series: Sequence[Series], radii: Sequence[float]) -> str:
     return csv_text(lines)
 
 
-def certified_chart(series: Sequence[Series], target: str | None = None, best_of: str | None = None) -> dict[str, Any]:
+def certified_chart(series: Sequence[Series], target: str | None = None) -> dict[str, Any]:
     """A Vega-Lite specification: certified accuracy by radius, one colour a model, dashed on sources.
 
-    Without a target there are no sources to tell from it: dashes then tell noises apart.
-
-    `best_of` names what the series differ in (several sigmas of one model): their envelope is drawn behind them.
+    Without a target there are no sources to tell from it: dashes then tell noises apart. Where all series are of one
+    domain under several noises, their envelope is drawn behind them.
     """
     import altair as alt
 
@@ -241,28 +258,18 @@ def certified_chart(series: Sequence[Series], target: str | None = None, best_of
         )
     )
     layers = [lines]
-    if best_of is not None and len(series) > 1:
+    noises = len({one.domain for one in series}) == 1 and len({one.title for one in series}) == len(series) > 1
+    if target is None and noises and len({one.alpha for one in series}) == 1:
         best = envelope([curve(one.earned, radii) for one in series])
         rows = [{"radius": float(r), "certified": float(c)} for r, c in zip(radii, best, strict=True)]
         shade = alt.Chart(alt.InlineData(values=rows)).mark_area(color="#e7e5e4", interpolate="step-before")
-        title = f"gray: the best {best_of} at each radius, which is no classifier's curve"
+        title = "gray: the best noise at each radius, which is no classifier's curve"
         layers = [shade.encode(x=x, y=y).properties(title=title), lines]
     chart = alt.layer(*layers).properties(width=620, height=300)
     chart = chart.configure_view(stroke=None).configure_axis(grid=False, labelFontSize=12, titleFontSize=12)
     chart = chart.configure_title(fontSize=12, fontWeight="normal", color="#57534e")
     specification: dict[str, Any] = chart.configure_legend(labelFontSize=13).to_dict()
     return specification
-
-
-def write_certified(
-    series: Sequence[Series], radii: Sequence[float], folder: Path, best_of: str | None = None, model: str | None = None
-) -> None:
-    """The table and the picture, below `folder`; `model` is what all of it is about, if it is one."""
-    chart = certified_chart(series, best_of=best_of)
-    named = [one if model is None else replace(one, model=model) for one in series]
-    write_atomically(folder / "tables" / "certified.csv", certified_csv(named, radii).encode())
-    write_atomically(folder / "figures" / "certified.svg", chart_svg(chart).encode())
-    write_atomically(folder / "figures" / "certified.png", chart_png(chart))
 
 
 def band_text(series: Sequence[Series]) -> str:

@@ -18,9 +18,11 @@ from shiftproof.evidence import Evidence, seen_note, slug
 from shiftproof.execution import write_atomically
 from shiftproof.probes.counterfactual import counterfactual_findings
 from shiftproof.probes.sandwich import sandwich_summary
+from shiftproof.report.attacked import Attacked, attacked_chart, attacked_csv, attacked_of
 from shiftproof.report.certified import (
     Series,
     band_text,
+    by_chart,
     by_setting,
     certified_chart,
     certified_csv,
@@ -66,6 +68,7 @@ class Report:
     seed: int
     outcomes: Sequence[Outcome] = ()
     trained_here: bool = True
+    radii: tuple[float, ...] = ()
 
     def note(self, model: str, domain: str) -> str:
         """What is said beside figures of a model on a domain, if it may have been trained on the samples."""
@@ -114,6 +117,17 @@ class Report:
         return matrices_of(self.shared, self.sources, self.target)
 
     @cached_property
+    def attacked(self) -> list[list[Attacked]]:
+        """Accuracy by the size of each attack, of runs with one model; of several, matrices show it."""
+        every = attacked_of(self.evidence)
+        if len(self.evidence.distinct("model")) != 1:
+            return []
+        return [
+            [one for one in every if one.fact("attack") == name]
+            for name in dict.fromkeys(o.fact("attack") for o in every)
+        ]
+
+    @cached_property
     def verdict(self) -> list[str]:
         """What was measured and guaranteed, in plain words; first of all whether it can be trusted."""
         said = verdict_of(self.shared, self.sources, self.target, self.seed)
@@ -126,6 +140,10 @@ class Report:
     def series(self) -> list[Series]:
         """Certificates per model and domain, if there are any."""
         return series_of_evidence(self.evidence)
+
+    def radii_of(self, series: Sequence[Series]) -> tuple[float, ...]:
+        """The radii that tables show: those that were asked for, or round ones."""
+        return self.radii or nice_radii(series)
 
     def findings(self, table: Table) -> list[Finding]:
         """What a reader should take away."""
@@ -154,6 +172,12 @@ def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS)
         if "csv" in formats:
             written[folder / "tables" / f"{slug(one.title)}.csv"] = one.table.csv().encode()
     charts = {} if chart is None else {"accuracy": chart}
+    for number, answers in enumerate(report.attacked):
+        stem = "attacked" if number == 0 else f"attacked-{number + 1}"
+        if "csv" in formats:
+            written[folder / "tables" / f"{stem}.csv"] = attacked_csv(answers).encode()
+        if len(answers[0].attacks) > 1:
+            charts[stem] = attacked_chart(answers)
     if "csv" in formats:
         measures, corrupted = report.measures, report.corrupted
         if len({row.measure.kind for row in measures.rows}) > 1:
@@ -164,11 +188,11 @@ def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS)
         charts[name] = specification
         if matrix is not None and "csv" in formats:
             written[folder / "tables" / f"{name}.csv"] = matrix.csv().encode()
-    for number, series in enumerate(by_setting(report.series)):
-        stem = "certified" if number == 0 else f"certified-{number + 1}"
-        charts[stem] = certified_chart(series, report.target)
-        if "csv" in formats:
-            written[folder / "tables" / f"{stem}.csv"] = certified_csv(series, nice_radii(series)).encode()
+    if report.series and "csv" in formats:
+        parts = [(series, report.radii_of(series)) for series in by_setting(report.series)]
+        written[folder / "tables" / "certified.csv"] = certified_csv(parts).encode()
+    for number, series in enumerate(by_chart(report.series, report.target)):
+        charts["certified" if number == 0 else f"certified-{number + 1}"] = certified_chart(series, report.target)
     for name, specification in charts.items():
         if "svg" in formats:
             written[folder / "figures" / f"{name}.svg"] = chart_svg(specification).encode()
@@ -200,7 +224,7 @@ def render_page(report: Report) -> str:
     guarantees: list[dict[str, Any]] = [
         {
             "series": series,
-            "radii": nice_radii(series),
+            "radii": report.radii_of(series),
             "curves": Markup(chart_svg(certified_chart(series, report.target))),
             "band": band_text(series),
         }

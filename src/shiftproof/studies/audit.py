@@ -19,13 +19,16 @@ from shiftproof.errors import CheckFailed, DataError, UsageError
 from shiftproof.execution import Mode, check_writable, only_one, progress_bar, read_json
 from shiftproof.models.identity import identity_of
 from shiftproof.perturbations.deformation import Ball, as_ball
+from shiftproof.perturbations.threat import Threat, as_threat
+from shiftproof.probes import PROBES
 from shiftproof.probes.corrupt import as_corruptions
 from shiftproof.report.requirements import Requirement
-from shiftproof.studies.certifying import recorded
 from shiftproof.studies.data import StudyData, data_findings
+from shiftproof.studies.examine import examine_model
 from shiftproof.studies.files import validated
 from shiftproof.studies.gate import measurable
 from shiftproof.studies.jobs import kept_copy, model_file
+from shiftproof.studies.one_model import certifier_config
 from shiftproof.studies.plan import EFFORTS, Plan, Wanted, fitting_plan, parse_budget
 from shiftproof.studies.resolved import digest, resolved
 from shiftproof.studies.run import Run
@@ -38,7 +41,6 @@ from shiftproof.studies.subject import (
     Subject,
     applicable,
     check_size,
-    examined,
     measured_data,
     measured_parts,
     oddities,
@@ -95,7 +97,7 @@ def audit(
     subject = Subject(model, known, target, name)
     # in eval mode for this, and as it was after it
     with frozen(model):
-        chosen = usual_certifiers(subject) if certifiers is None else [recorded(one) for one in certifiers]
+        chosen = usual_certifiers(subject) if certifiers is None else [certifier_config(one) for one in certifiers]
         wanted = wanted_of(threats, chosen, corruptions, severities, also)
         planned = plan_audit(
             subject,
@@ -187,7 +189,9 @@ class Planned:
                 record["require"] = [one.text for one in self.require]
             found = [Finding(**one) for one in record["noticed"]]
             with progress_bar("examining the model", 1, progress) as bar:
-                found += examined(subject, self.data, self.threats, study)
+                pixels = [one for one in self.threats if isinstance(one, Threat)] or [as_threat(THREATS[0])]
+                probes = [PROBES.create(choice.name, choice.options) for choice in study.probes]
+                found += examine_model(subject.model, self.data, pixels, probes, study.seed)
                 bar.advance()
             card = kept_copy(subject.model, dict(subject.card), subject.sources, model_file(folder, subject.name))
             models = {subject.name: (subject.model, card)}

@@ -13,10 +13,19 @@ from shiftproof.domains import Domain, Domains, load_domains
 from shiftproof.domains.splits import first_samples, part_of, train_part
 from shiftproof.errors import DataError, UsageError
 from shiftproof.studies.schema import GIVEN, Study
-from shiftproof.studies.seen import was_trained_on
+from shiftproof.studies.seen import seen_domains, was_trained_on
 from shiftproof.types import Finding
 
-__all__ = ["CHEAP", "StudyData", "check_classes", "chosen", "data_findings", "load_study_data", "measured_part"]
+__all__ = [
+    "CHEAP",
+    "StudyData",
+    "calibration_pool",
+    "check_classes",
+    "chosen",
+    "data_findings",
+    "load_study_data",
+    "measured_part",
+]
 
 CHEAP = ("clean",)
 """Probes of one forward pass a sample: a budget leaves them all samples."""
@@ -37,7 +46,8 @@ class StudyData:
 
     Of every domain a part is measured, by name: what `parts` says, else what training leaves out of sources and all
     of the target. Of that at most `limit` samples, by `sample_seed`, less those of `left_out` (ids by domain), which
-    can't be read; probes that take more than a forward pass a sample measure the first `prefix` of those.
+    can't be read; probes that take more than a forward pass a sample measure the first `prefix` of those. `pool` are
+    domains whose training samples may shape a classifier, if not all sources are.
     """
 
     sources: Domains
@@ -47,6 +57,7 @@ class StudyData:
     sample_seed: int = 0
     parts: Mapping[str, str] = field(default_factory=dict)
     prefix: int | None = None
+    pool: Domains | None = None
 
     def measured_by(self, probe: str) -> list[Domain]:
         """What a probe looks at: everything that is measured, or the first samples of it in the order of a limit."""
@@ -66,7 +77,7 @@ class StudyData:
     @property
     def training(self) -> Domains:
         """What models are trained on, and may be shaped by: no sample of it is measured."""
-        return Domains("training", [train_part(domain) for domain in self.sources])
+        return Domains("training", [train_part(domain) for domain in self.pool or self.sources])
 
     @cached_property
     def measured(self) -> list[Domain]:
@@ -113,6 +124,7 @@ def load_study_data(
         left_out or {},
         sample_seed=study.sample_seed,
         prefix=study.prefix,
+        pool=domains.select(study.calibration) if study.calibration else None,
     )
     data = replace(data, parts=_parts(study, data, cards) if parts is None else parts)
     for domain in data.domains if not left_out else []:
@@ -120,11 +132,19 @@ def load_study_data(
     return data
 
 
+def calibration_pool(domains: Domains, card: Mapping[str, Any]) -> Domains | None:
+    """Training samples of the domains that a model's record says it was trained on; None if it says nothing."""
+    known = sorted(seen_domains(card, domains.name))
+    return Domains("calibration", [train_part(domains[name]) for name in known]) if known else None
+
+
 def _parts(study: Study, data: StudyData, cards: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     trains = any(spec.train for spec in study.models.values())
+    # what trains a model, or adapts it, is not measured
+    shaping = {*(data.sources.names if trains else ()), *(study.calibration or ())}
     return {
         domain.name: "held-out"
-        if trains and study.split is None and domain.name in data.sources.names
+        if study.split is None and domain.name in shaping
         else measured_part(cards, study.data.name, domain, study.split)
         for domain in data.domains
     }

@@ -10,10 +10,9 @@ from torch import nn
 
 from shiftproof.domains import Domain, Domains
 from shiftproof.probes import PROBES
-from shiftproof.studies.data import StudyData, load_study_data
-from shiftproof.studies.jobs import card_of
 from shiftproof.studies.pretraining import first_alike, first_phase, phase_data, untrained
 from shiftproof.studies.resolved import objective_of
+from shiftproof.studies.runner import Prepared, prepare_study
 from shiftproof.studies.schema import Choice, ModelSpec, Study
 from shiftproof.studies.trial import trial_domain, wall_seconds
 from shiftproof.training import train
@@ -32,32 +31,40 @@ class StageCost:
     model: str
     stage: str
     forward_passes: int
+    most_forward_passes: int
     seconds: float
     most_seconds: float
 
 
 @dataclass(frozen=True)
 class StudyCost:
-    """What a study takes: its stages, and the memory that the probe needed."""
+    """What a study takes: its stages, and the memory that the trials needed."""
 
     costs: list[StageCost]
     forward_passes: int
+    most_forward_passes: int
     seconds: float
     most_seconds: float
     memory_mb: float
 
 
-def estimate_study(study: Study, workers: int = 1) -> StudyCost:
+def estimate_study(study: Study | Prepared, workers: int = 1) -> StudyCost:
     """Run a few steps of every model and a moment of every probe, and scale up."""
-    cards = [card_of(spec.model.name) for spec in study.models.values() if not spec.train]
-    data = load_study_data(study, cards=cards)
-    costs = [cost for name, spec in study.models.items() for cost in _costs(study, name, spec, data, workers)]
-    passes, seconds = sum(cost.forward_passes for cost in costs), sum(cost.seconds for cost in costs)
-    return StudyCost(costs, passes, seconds, sum(cost.most_seconds for cost in costs), _peak_memory_mb())
+    prepared = study if isinstance(study, Prepared) else prepare_study(study)
+    costs = [cost for name in prepared.study.models for cost in _costs(prepared, name, workers)]
+    return StudyCost(
+        costs,
+        sum(cost.forward_passes for cost in costs),
+        sum(cost.most_forward_passes for cost in costs),
+        sum(cost.seconds for cost in costs),
+        sum(cost.most_seconds for cost in costs),
+        _peak_memory_mb(),
+    )
 
 
-def _costs(study: Study, name: str, spec: ModelSpec, data: StudyData, workers: int) -> list[StageCost]:
-    model = untrained(spec, data.sources)
+def _costs(prepared: Prepared, name: str, workers: int) -> list[StageCost]:
+    study, data, spec = prepared.study, prepared.data, prepared.study.models[name]
+    model = prepared.taken[name] if name in prepared.taken else untrained(spec, data.sources)
     costs = [_training_cost(name, "training", spec, model, data.sources, study.seed)] if spec.train else []
     if spec.pretrain is not None and first_alike(study, name) == name:
         phase, before = first_phase(spec, spec.pretrain), phase_data(spec.pretrain).sources
@@ -98,7 +105,7 @@ def _training_cost(name: str, stage: str, spec: ModelSpec, model: nn.Module, sou
     trained = recipe.steps * recipe.batch * len(sources) * getattr(objective, "passes", 1)
     evaluated = evaluations * sum(validation.samples.values())
     seconds = recipe.steps * seconds_a_step + evaluations * seconds_an_evaluation
-    return StageCost(name, stage, trained + evaluated, seconds, seconds)
+    return StageCost(name, stage, trained + evaluated, trained + evaluated, seconds, seconds)
 
 
 def _probe_cost(
@@ -113,6 +120,7 @@ def _probe_cost(
         name,
         probe.title,
         round(tried.passes * sum(counts) / len(few)),
+        round(tried.most_passes * sum(counts) / len(few)),
         seconds,
         seconds * tried.most_seconds / max(tried.seconds, 1e-9),
     )

@@ -27,7 +27,12 @@ def measurable(probes: Iterable[tuple[str, Mapping[str, Any]]], domains: Sequenc
         domains=tuple(domain.name for domain in domains),
         attacks=tuple(dict.fromkeys(sizes)),
         votes=tuple(label(one.smoothed) for one in attacks if one.smoothed is not None),
-        certificates=tuple(_certifiable(one.certifier, classes) for one in made if isinstance(one, Certify)),
+        certificates=tuple(
+            _certifiable(certifier, classes)
+            for one in made
+            if isinstance(one, Certify)
+            for certifier in one.settings.values()
+        ),
         corrupted=any(isinstance(one, Corrupt) for one in made),
     )
 

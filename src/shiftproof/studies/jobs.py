@@ -26,7 +26,7 @@ from shiftproof.studies.schema import Choice, ModelSpec
 from shiftproof.training import Fit, train
 from shiftproof.types import Finding
 
-__all__ = ["as_it_is", "card_of", "kept_copy", "load_trained", "model_file", "train_to_file", "training_findings"]
+__all__ = ["card_of", "kept_copy", "load_trained", "model_file", "train_to_file", "training_findings"]
 
 
 def train_to_file(
@@ -110,12 +110,6 @@ def training_findings(name: str, spec: ModelSpec, model: nn.Module, sources: Dom
     if recipe.part == "head" and spec.pretrain is None and starts_by_chance(spec.model.name, spec.model.options):
         said.append(Finding("warn", "untrained-encoder", "only the head was trained, on an encoder of random weights"))
     return [replace(finding, message=f"{name}: {finding.message}") for finding in said]
-
-
-def as_it_is(spec: ModelSpec, sources: Domains, path: Path) -> tuple[nn.Module, dict[str, Any]]:
-    """A model that the user brings, copied to `path` so that a run is whole; returns it with its record."""
-    model = load_model(spec.model.name, sources, **spec.model.options).eval()
-    return model, kept_copy(model, card_of(spec.model.name), sources, path)
 
 
 def kept_copy(model: nn.Module, card: dict[str, Any], sources: Domains, path: Path) -> dict[str, Any]:

@@ -34,6 +34,7 @@ def resolved(study: Study) -> dict[str, Any]:
         "limit": study.limit,
         # studies from before there was a prefix keep their hash
         **({} if study.prefix is None else {"prefix": study.prefix}),
+        **({} if study.calibration is None else {"calibration": sorted(study.calibration)}),
         "models": {name: resolved_model(spec, study.seed) for name, spec in study.models.items()},
         "probes": [{"name": p.name, **plain_options(PROBES.create(p.name, p.options))} for p in study.probes],
     }

@@ -9,7 +9,8 @@ from typing import Any
 
 from shiftproof.catalogue import options_of
 from shiftproof.errors import DataError, UsageError
-from shiftproof.evidence import Evidence, EvidenceStore, slug
+from shiftproof.evidence import Evidence, EvidenceStore, Measurement, slug
+from shiftproof.evidence.certificates import certificates_in
 from shiftproof.execution import read_json, write_atomically
 from shiftproof.models.networks.heads import Head
 from shiftproof.probes.sandwich import sandwich_summary
@@ -20,7 +21,7 @@ from shiftproof.studies.files import validated
 from shiftproof.studies.schema import Choice, Study
 from shiftproof.types import Finding
 
-__all__ = ["FORMAT", "Run", "described", "open_run", "sheet_path"]
+__all__ = ["FORMAT", "Run", "described", "log_path", "open_run", "sheet_path"]
 
 FORMAT = "shiftproof-run/1"
 
@@ -45,8 +46,17 @@ class Run:
         return where
 
     def export(self, formats: Sequence[str] = FORMATS, folder: Path | None = None) -> list[Path]:
-        """Write the page, tables and figures below `folder` or the run's own; returns their paths, the page first."""
-        return write_report(self.content(), folder or self.folder, formats)
+        """Write the page, tables and figures below `folder` or the run's own; returns their paths, the page first.
+
+        Beside them go logs of certificates in the form that other tools read, logs/*.tsv.
+        """
+        where = folder or self.folder
+        written = write_report(self.content(), where, formats)
+        for one in self.evidence.where(probe="certify"):
+            # what an unsound rule claims would be taken for certified there
+            if not one.fact("unsound"):
+                certificates_in(one, len(self.record["classes"])).to_log(log_path(where, one), one["label"])
+        return written
 
     @property
     def findings(self) -> list[Finding]:
@@ -85,7 +95,7 @@ class Run:
         """What was required, and whether it is met: on the target, or without one on the worst source."""
         domains = [self.study.target] if self.study.target else self.record["sources"]
         required = [Requirement.parse(text) for text in self.record.get("require", ())]
-        return [one.judge(self.evidence, domains) for one in required]
+        return [one.judge(part, domains) for one in required for part in self.evidence.by("model")]
 
     def content(self) -> Report:
         """What the report says."""
@@ -127,6 +137,7 @@ class Run:
             notes=[Finding(**finding) for finding in record["findings"]],
             seed=study.seed,
             outcomes=self.outcomes,
+            radii=tuple(record.get("radii") or ()),
             trained_here=all(spec.train for spec in study.models.values()),
         )
 
@@ -146,6 +157,12 @@ def open_run(folder: Path | str) -> Run:
     if expected - {(one.model, one.domain, one.probe) for one in evidence}:
         raise UsageError(f"the run in {folder} is not finished: run the same study again to complete it")
     return Run(folder, study, record, evidence)
+
+
+def log_path(folder: Path, one: Measurement) -> Path:
+    """Where a run keeps the log of the certificates of a measurement."""
+    parts = [one.model, one.domain, one.title, f"alpha {one.fact('alpha'):g}"]
+    return folder / "logs" / f"{slug(' '.join(parts))}.tsv"
 
 
 def sheet_path(folder: Path, domain: str) -> Path:

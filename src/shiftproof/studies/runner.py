@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,17 +13,23 @@ from torch import nn
 
 from shiftproof.errors import DataError, ShiftproofError, StudyError, UsageError
 from shiftproof.evidence import Evidence, EvidenceStore, slug
-from shiftproof.execution import Mode, check_writable, only_one, read_json, write_atomically, write_json
+from shiftproof.execution import Mode, check_writable, only_one, progress_bar, read_json, write_atomically, write_json
+from shiftproof.models import load_model
 from shiftproof.models.behaviour import behaviour_of, difference
 from shiftproof.models.files import fingerprint
+from shiftproof.perturbations.threat import Threat
 from shiftproof.probes import PROBES, run_probe
+from shiftproof.probes.attack import Attack
 from shiftproof.probes.probe import Probe
 from shiftproof.report.gallery import contact_sheet
+from shiftproof.report.requirements import Requirement
 from shiftproof.rng import fresh_seed
 from shiftproof.studies.data import StudyData, data_findings, load_study_data
 from shiftproof.studies.environment import environment
+from shiftproof.studies.examine import examine_model
 from shiftproof.studies.files import find_study
-from shiftproof.studies.jobs import as_it_is, card_of, model_file, train_to_file, training_findings
+from shiftproof.studies.gate import measurable
+from shiftproof.studies.jobs import card_of, kept_copy, model_file, train_to_file, training_findings
 from shiftproof.studies.pretraining import first_alike, untrained
 from shiftproof.studies.resolved import digest, resolved
 from shiftproof.studies.run import FORMAT, Run, sheet_path
@@ -30,42 +37,113 @@ from shiftproof.studies.schema import Study
 from shiftproof.studies.seen import seen_in_training, seen_target
 from shiftproof.types import Finding
 
-__all__ = ["Models", "measure_models", "new_record", "probe_seed", "run_study", "start_or_continue"]
+__all__ = [
+    "Models",
+    "Prepared",
+    "measure_models",
+    "new_record",
+    "prepare_study",
+    "probe_seed",
+    "run_study",
+    "start_or_continue",
+]
 
 Models = Mapping[str, tuple[nn.Module, dict[str, Any]]]
 """Models by name, each with its record."""
 
 
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A study before anything is trained or measured: its data, the models that it takes as they are, its identity."""
+
+    study: Study
+    data: StudyData
+    taken: Mapping[str, nn.Module]
+    config: dict[str, Any]
+
+    @property
+    def seed(self) -> int | None:
+        """The seed that the study names, which keys the noise too; without one it is drawn, so that no model can have
+        been made for it.
+        """
+        return self.study.seed if "seed" in self.study.model_fields_set else None
+
+    @property
+    def default_folder(self) -> Path:
+        """Where the run goes unless told; a seed that was asked for is a part of its name, one that is drawn is not."""
+        named = self.config if self.seed is None else {**self.config, "noise_seed": self.seed}
+        return Path("runs") / f"{slug(self.study.name)}-{digest(named)}"
+
+
+def prepare_study(study: Study | str) -> Prepared:
+    """Load data and the models that are not trained, and refuse what can't be measured; nothing is written."""
+    study = find_study(study) if isinstance(study, str) else study
+    config = resolved(study)
+    as_they_are = {name: spec.model for name, spec in study.models.items() if not spec.train}
+    data = load_study_data(study, cards=[card_of(choice.name) for choice in as_they_are.values()])
+    taken = {
+        name: load_model(choice.name, data.sources, **choice.options).eval() for name, choice in as_they_are.items()
+    }
+    _check_probes(study, data, taken)
+    # what a name means may change: a model counts by its weights, data by its content
+    for name, model in taken.items():
+        config["models"][name]["weights"] = fingerprint(model)
+    config["fingerprints"] = {domain.name: domain.fingerprint for domain in data.domains}
+    if len(taken) == len(study.models):
+        # nothing is trained: the seed keys noise alone, and is compared with the one that the run has stored
+        config.pop("seed")
+    return Prepared(study, data, taken, config)
+
+
 def run_study(
-    study: Study | str,
+    study: Study | str | Prepared,
     out: Path | str | None = None,
     *,
     workers: int = 1,
     device: str = "auto",
     progress: Mode = "auto",
+    require: Sequence[Requirement] = (),
+    radii: Sequence[float] = (),
 ) -> Run:
     """Train what is not trained and measure what is not measured; the same call continues a run that was killed.
 
-    `study` is a study, the name of one, or the path of a YAML file.
+    `study` is a study, the name of one, or the path of a YAML file. What is asked of the numbers (`require`), and which
+    `radii` tables show, may change from call to call: the numbers do not.
     """
-    study = find_study(study) if isinstance(study, str) else study
-    config = resolved(study)
-    folder = Path(out) if out else Path("runs") / f"{slug(study.name)}-{digest(config)}"
+    prepared = study if isinstance(study, Prepared) else prepare_study(study)
+    study, data, config = prepared.study, prepared.data, prepared.config
+    _check_required(require, study, data)
+    folder = Path(out) if out else prepared.default_folder
     check_writable(folder)
-    as_they_are = [spec.model.name for spec in study.models.values() if not spec.train]
-    data = load_study_data(study, cards=[card_of(name) for name in as_they_are])
-    _check_probes(study, data)
     with only_one(folder):
-        # a seed that the study names keys the noise too; else it is one that no model can have been made for
-        seed = study.seed if "seed" in study.model_fields_set else None
-        record = start_or_continue(folder, new_record(study, config, data, seed), seed)
-        models = {name: _model(study, name, config, data, folder, device, progress) for name in study.models}
+        record = start_or_continue(folder, new_record(study, config, data, prepared.seed), prepared.seed)
+        record = {**record, **_asked_of_numbers(record, require, radii)}
+        models = {
+            name: _model(study, name, config, data, folder, device, progress, prepared.taken.get(name))
+            for name in study.models
+        }
         found = data_findings(data)
         for name, (model, card) in models.items():
             if study.models[name].train:
                 found += training_findings(name, study.models[name], model, data.sources)
             found += seen_target(name, card, study.data.name, data.target)
+        found += _weaknesses(prepared, progress)
         return measure_models(folder, study, record, data, models, found, workers, progress)
+
+
+def _weaknesses(prepared: Prepared, progress: Mode) -> list[Finding]:
+    """What weakens the attacks of a study: their options, and models of others whose gradients mislead."""
+    probes = [PROBES.create(choice.name, choice.options) for choice in prepared.study.probes]
+    found = [finding for probe in probes for finding in probe.findings()]
+    attacks = [one for one in probes if isinstance(one, Attack) and one.smoothed is None]
+    threats = [one.attack.threat for one in attacks if isinstance(one.attack.threat, Threat)]
+    for name, model in prepared.taken.items() if threats else ():
+        with progress_bar(f"examining {name}", 1, progress) as bar:
+            said = [one for one in examine_model(model, prepared.data, threats, probes) if one.level != "pass"]
+            bar.advance()
+        several = len(prepared.study.models) > 1
+        found += [replace(one, message=f"{name}: {one.message}") if several else one for one in said]
+    return found
 
 
 def measure_models(
@@ -154,12 +232,36 @@ def _same_behaviour(folder: Path, record: Mapping[str, Any], data: StudyData, mo
     return dict(known)
 
 
+def _asked_of_numbers(
+    record: Mapping[str, Any], require: Sequence[Requirement], radii: Sequence[float]
+) -> dict[str, Any]:
+    """What this call asks of the numbers; one that asks for nothing takes nothing out of the report."""
+    required = [one.text for one in require] or record.get("require", [])
+    return {"require": required, "radii": list(radii) or record.get("radii", [])}
+
+
+def _check_required(require: Sequence[Requirement], study: Study, data: StudyData) -> None:
+    """Refuse what will not have been measured, before anything is."""
+    if require:
+        probes = [(choice.name, choice.options) for choice in study.probes]
+        planned = measurable(probes, data.measured, len(data.sources.classes))
+        for one in require:
+            one.check(planned)
+
+
 def _model(
-    study: Study, name: str, config: dict[str, Any], data: StudyData, folder: Path, device: str, progress: Mode
+    study: Study,
+    name: str,
+    config: dict[str, Any],
+    data: StudyData,
+    folder: Path,
+    device: str,
+    progress: Mode,
+    taken: nn.Module | None,
 ) -> tuple[nn.Module, dict[str, Any]]:
     spec, path = study.models[name], model_file(folder, name)
-    if not spec.train:
-        return as_it_is(spec, data.sources, path)
+    if taken is not None:
+        return taken, kept_copy(taken, card_of(spec.model.name), data.sources, path)
     return train_to_file(
         spec,
         data,
@@ -174,11 +276,11 @@ def _model(
     )
 
 
-def _check_probes(study: Study, data: StudyData) -> None:
+def _check_probes(study: Study, data: StudyData, taken: Mapping[str, nn.Module]) -> None:
     """Refuse what no training would make measurable, before there is any."""
     probes = [PROBES.create(choice.name, choice.options) for choice in study.probes]
     for name, spec in study.models.items():
-        model = untrained(spec, data.sources).eval()
+        model = taken[name] if name in taken else untrained(spec, data.sources).eval()
         for probe in probes:
             try:
                 probe.check(model, data.measured[-1], data.training)
@@ -218,16 +320,18 @@ def start_or_continue(folder: Path, record: dict[str, Any], seed: int | None = N
     """
     if (folder / "run.json").exists():
         before = read_json(folder / "run.json", DataError)
-        if before.get("hash") != record["hash"]:
-            raise UsageError(f"{folder} holds a run of another study or other settings; choose another --out")
+        if (other := _differs(before, record)) is not None:
+            raise UsageError(f"{folder} holds a run with {other}; choose another --out")
         if before["fingerprints"]["data"] != record["fingerprints"]["data"]:
             raise DataError(f"the data has changed since the run in {folder} was started; choose another --out")
+        if before.get("hash") != record["hash"]:
+            raise UsageError(f"{folder} holds a run of another study or other settings; choose another --out")
         if before.get("parts", record["parts"]) != record["parts"]:
             raise UsageError(f"{folder} holds a run that measured other parts of the data; choose another --out")
         if seed is not None and _has_own_noise(record) and before.get("noise_seed", seed) != seed:
             raise UsageError(
-                f"{folder} holds a run whose noise is keyed by seed {before['noise_seed']}, not by {seed}; "
-                "choose another --out"
+                f"{folder} holds a run whose noise is keyed by seed {before['noise_seed']}, not by {seed}, which is "
+                "another seed; choose another --out"
             )
         # what was computed keeps the record of what it was computed with
         known = [before["environment"], *before["later_environments"]]
@@ -235,6 +339,14 @@ def start_or_continue(folder: Path, record: dict[str, Any], seed: int | None = N
         return {**before, "later_environments": [*before["later_environments"], *later]}
     write_json(folder / "run.json", record)
     return record
+
+
+def _differs(before: Mapping[str, Any], record: Mapping[str, Any]) -> str | None:
+    """What another run was asked, in words; None if that is the same, or differs in the data alone."""
+    one, other = ({**run.get("config", {}), "fingerprints": None} for run in (before, record))
+    other = json.loads(json.dumps(other))
+    changed = sorted(key for key in {*one, *other} if one.get(key) != other.get(key))
+    return None if not changed else f"other {', '.join(changed)}"
 
 
 def _has_own_noise(record: Mapping[str, Any]) -> bool:

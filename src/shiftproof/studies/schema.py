@@ -75,6 +75,7 @@ class Study(BaseModel):
     """Train every model on the sources, run every probe on sources and target, write one report.
 
     `limit` takes so many samples of a domain, at random by `sample_seed`; `split` says of which part of each domain.
+    `calibration` names domains whose training samples may shape a classifier; without it, those of all sources may.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -90,6 +91,7 @@ class Study(BaseModel):
     split: Literal["all", "train", "validation", "test", "held-out"] | None = None
     limit: Annotated[int, Field(strict=True, ge=1)] | None = None
     prefix: Annotated[int, Field(strict=True, ge=1)] | None = None
+    calibration: Names | None = None
     models: dict[str, ModelSpec] = Field(min_length=1)
     probes: tuple[Choice, ...] = Field(default=(Choice(name="clean"),), min_length=1)
 

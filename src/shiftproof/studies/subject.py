@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
-from shiftproof.attacks.attack import as_attack, check_eps
-from shiftproof.attacks.validity import validity_findings
+from shiftproof.attacks.attack import check_eps
 from shiftproof.certification import CERTIFIERS
 from shiftproof.certification.bounds.representations import linear_parts
 from shiftproof.domains import Domain, Domains, validate
@@ -20,7 +18,7 @@ from shiftproof.errors import DataError, ModelError, ShiftproofError, UsageError
 from shiftproof.execution import Mode
 from shiftproof.models.outputs import check_copyable
 from shiftproof.perturbations.deformation import Ball
-from shiftproof.perturbations.threat import Threat, as_threat
+from shiftproof.perturbations.threat import Threat
 from shiftproof.probes import PROBES
 from shiftproof.probes.certify import as_certifier
 from shiftproof.studies.data import StudyData, measured_part
@@ -34,7 +32,6 @@ __all__ = [
     "Subject",
     "applicable",
     "check_size",
-    "examined",
     "measured_data",
     "measured_parts",
     "oddities",
@@ -45,8 +42,6 @@ __all__ = [
 SIGMA = 0.25
 """Of the noise that smooths, for a model whose record names none."""
 THREATS = ("l2:0.5",)
-EXAMINED = 32
-"""Samples on which the model is examined before it is attacked."""
 READ_AT_MOST = 30_000
 """Up to so many images are all read before the audit, beyond that those that are measured."""
 _TIGHT = 1.01
@@ -181,29 +176,3 @@ def unreachable(study: Study, threats: Sequence[Ball], classes: int) -> Iterator
                     f"so that nothing can be guaranteed within {threat.norm} {threat.eps:g}: more votes, or more noise"
                 )
                 yield Finding("warn", "out-of-reach", f"{message}, {hint}")
-
-
-def examined(subject: Subject, data: StudyData, threats: Sequence[Ball], study: Study) -> Iterator[Finding]:
-    """Whether attacks on this model can be trusted, on a few samples of all domains, in every norm of pixels."""
-    each = max(1, EXAMINED // len(data.measured))
-    few = [domain.subset(np.unique(np.linspace(0, len(domain) - 1, each, dtype=np.int64))) for domain in data.measured]
-    inputs, labels = (torch.cat(parts) for parts in zip(*(one.tensors() for one in few), strict=True))
-    ids = [f"{one.name}/{sample}" for one in few for sample in one.ids]
-    attacks = [as_attack(choice.options["attack"]) for choice in study.probes if choice.name == "attack"]
-    said = set()
-    for threat in [one for one in threats if isinstance(one, Threat)] or [as_threat(THREATS[0])]:
-        mine = next((one for one in attacks if one.threat == threat), None)
-        found = validity_findings(
-            subject.model,
-            inputs,
-            labels,
-            ids,
-            threat,
-            seed=study.seed,
-            classes=len(subject.sources.classes),
-            attack=mine,
-        )
-        for finding in found:
-            if (finding.code, finding.message) not in said:
-                yield finding
-            said.add((finding.code, finding.message))

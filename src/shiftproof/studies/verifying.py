@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
 from shiftproof.certification import Certificates, Certifier
-from shiftproof.certification.certifier import Job, Memory
-from shiftproof.certification.checks import check_classifier
-from shiftproof.domains import Domain, Domains, load_domains
+from shiftproof.certification.certifier import Job
+from shiftproof.domains import Domain
 from shiftproof.errors import DataError, UsageError
-from shiftproof.evidence import EvidenceStore, slug
+from shiftproof.evidence import EvidenceStore
 from shiftproof.evidence.certificates import certificates_in
 from shiftproof.evidence.store import StoredFile
-from shiftproof.execution import read_json
-from shiftproof.models import load_model
 from shiftproof.models.behaviour import behaviour_of, difference
 from shiftproof.models.files import fingerprint
 from shiftproof.probes import PROBES
-from shiftproof.probes.certify import Certify, as_certifier
+from shiftproof.probes.certify import Certify
 from shiftproof.probes.sandwich import sandwich_findings
 from shiftproof.probes.verification import Case, verify
-from shiftproof.studies.certifying import Place, calibration_pool, places
 from shiftproof.studies.data import StudyData, load_study_data
 from shiftproof.studies.jobs import load_trained
-from shiftproof.studies.run import Run, open_run
+from shiftproof.studies.run import Run, log_path, open_run
 from shiftproof.studies.runner import probe_seed
 from shiftproof.studies.trust import Trust
-from shiftproof.studies.verifying_texts import check_certified_table, check_log, check_report
+from shiftproof.studies.verifying_texts import check_log, check_report
 from shiftproof.types import Finding
 
 __all__ = ["verify_folder"]
@@ -41,7 +36,7 @@ NOTHING = Trust()
 
 
 def verify_folder(folder: Path, *, seed: int, part: int = 24, trust: Trust = NOTHING) -> Iterator[Finding]:
-    """Findings on the certificates in the folder of a study's run, or of `shiftproof certify`, as they are made.
+    """Findings on what is in the folder of a run, as they are made.
 
     `part` certificates of every model, domain and setting are asked again and attacked. Code that the folder names is
     run, and data of the hub fetched, only as far as the user says so himself: `trust`.
@@ -57,12 +52,8 @@ def verify_folder(folder: Path, *, seed: int, part: int = 24, trust: Trust = NOT
         named = [(one.model.name, {**one.model.options, "pretrained": False}) for one in run.study.models.values()]
         trust.check(folder, run.study.data.name, named)
         yield from _of_run(run, seed, part)
-    elif (folder / "certify.json").is_file():
-        yield from _of_certificates(folder, seed, part, trust)
     else:
-        raise DataError(
-            f"{folder} is neither a run nor what shiftproof certify writes: it has no run.json, certify.json"
-        )
+        raise DataError(f"{folder} holds no run: it has no run.json")
 
 
 def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
@@ -70,9 +61,10 @@ def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
     models = {name: load_trained(spec, data.sources, run.folder, name) for name, spec in run.study.models.items()}
     yield from _hashes(run, data, models)
     certifying = {
-        repr(probe): probe
+        setting: (probe, certifier)
         for choice in run.study.probes
         if isinstance(probe := PROBES.create(choice.name, choice.options), Certify)
+        for setting, certifier in probe.settings.items()
     }
     files = list(EvidenceStore(run.folder / "evidence").files())
     yield from _files(files, models, data, certifying)
@@ -82,63 +74,18 @@ def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
         yield Finding("warn", "no-certificates", f"{run.folder} certifies nothing: no probe of its study does")
     for name, model in models.items():
         for domain in data.measured_by("certify"):
-            for setting, probe in certifying.items():
+            for setting, (probe, certifier) in certifying.items():
                 found = run.evidence.where(model=name, domain=domain.name, probe="certify", setting=setting)
                 if not len(found):
-                    message = f"{name} on {domain.name}: no certificates by {probe.certifier!r}"
+                    message = f"{name} on {domain.name}: no certificates by {certifier!r}"
                     yield Finding("fail", "rows-missing", message)
                     continue
-                where = f"{name} on {domain.name}, {probe.certifier.title}"
+                where = f"{name} on {domain.name}, {certifier.title}"
                 certifying_seed = probe_seed(run.study, run.record, name, probe)
                 job = replace(probe.job(model, domain), seed=certifying_seed, calibration=data.training)
-                yield from _case(where, certificates_in(found[0], job.classes), probe.certifier, job, seed, part)
-
-
-def _of_certificates(folder: Path, seed: int, part: int, trust: Trust) -> Iterator[Finding]:
-    record = read_json(folder / "certify.json", DataError)
-    source, asked = record.get("source") or {}, record.get("asked") or {}
-    if "settings" not in source or not all(isinstance(source.get(key), str) for key in ("model", "data")):
-        raise UsageError(f"{folder} does not say which model and data its certificates are of; certify again")
-    trust.check(folder, source["data"], [(source["model"], source["options"]["model"])])
-    domains = load_domains(source["data"], **source["options"]["data"])
-    model = load_model(source["model"], domains, **source["options"]["model"]).eval()
-    if fingerprint(model) != asked["model"]:
-        yield Finding(
-            "fail", "weights-differ", f"{source['model']} is not the model that was certified: its hash differs"
-        )
-    names = source["domain"].split(",") if source["domain"] else None
-    pool = calibration_pool(
-        domains, source["calibration"].split(",") if source["calibration"] else None, source["model"]
-    )
-    certified: dict[tuple[str, str], tuple[Certificates, Place]] = {}
-    chosen = source["limit"], source.get("sample_seed", 0), source.get("split")
-    for place in places(domains, names, source["model"], *chosen, [one.name for one in pool or ()]):
-        domain = place.domain
-        if asked["data"].get(domain.name) != domain.fingerprint:
-            yield Finding("fail", "data-differs", f"{domain.name} is not the data that was certified: its hash differs")
-            continue
-        if differs := difference(record.get("behaviour", {}).get(domain.name, []), behaviour_of(model, domain)):
-            message = f"{source['model']} does not answer as the model that was certified: on {domain.name}, {differs}"
-            yield Finding("fail", "behaviour-differs", message)
-        for setting in source["settings"]:
-            certifier = as_certifier(setting)
-            path = folder / "certificates" / f"{slug(domain.name)}-{slug(certifier.title)}.parquet"
-            name = f"{domain.name}, {certifier.title}"
-            try:
-                certificates = Certificates.load(path)
-            except DataError as error:
-                yield Finding("fail", "certificates-unreadable", f"{name}: {error}")
-                continue
-            certified[domain.name, certificates.title] = certificates, place
-            yield from _case(name, certificates, certifier, _job(model, domain, source, asked, pool), seed, part)
-            yield from check_log(folder / "logs" / f"{path.stem}.tsv", certificates, domain, name)
-    yield from check_certified_table(folder, source["model"], certified)
-
-
-def _job(model: nn.Module, domain: Domain, source: dict[str, Any], asked: dict[str, Any], pool: Domains | None) -> Job:
-    classes = check_classifier(model, domain)
-    job = Job(model, domain, classes, source["seed"], Memory(), 1, asked["precision"], asked["backend"], "off")
-    return replace(job, calibration=pool)
+                certificates = certificates_in(found[0], job.classes)
+                yield from _case(where, certificates, certifier, job, seed, part)
+                yield from check_log(log_path(run.folder, found[0]), certificates, domain, where)
 
 
 def _case(
@@ -173,7 +120,7 @@ def _hashes(run: Run, data: StudyData, models: dict[str, nn.Module]) -> Iterator
 
 
 def _files(
-    files: list[StoredFile], models: dict[str, nn.Module], data: StudyData, certifying: Mapping[str, Certify]
+    files: list[StoredFile], models: dict[str, nn.Module], data: StudyData, certifying: Container[str]
 ) -> Iterator[Finding]:
     """Whether every file of evidence answers the question that it says, of samples as they are, as it was written."""
     faults: list[Finding] = []
@@ -191,7 +138,7 @@ def _files(
 
 
 def _faults(
-    file: StoredFile, models: dict[str, nn.Module], domains: dict[str, Domain], certifying: Mapping[str, Certify]
+    file: StoredFile, models: dict[str, nn.Module], domains: dict[str, Domain], certifying: Container[str]
 ) -> Iterator[tuple[str, str]]:
     first = file.evidence[0]
     unknown = first.probe == "certify" and first.setting not in certifying
