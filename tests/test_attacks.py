@@ -25,8 +25,8 @@ from shiftproof.perturbations.noise import NOISES, as_noise
 from shiftproof.perturbations.threat import as_threat, inside, project, random_start, random_surface, size, steepest
 from shiftproof.probes import PROBES
 from shiftproof.rng import torch_generator
-from shiftproof.studies import find_study, parse_study, run_study
-from shiftproof.studies.estimate import estimate_study
+from shiftproof.runs import find_study, parse_study, run_study
+from shiftproof.runs.estimate import estimate_study
 from shiftproof.testing import check_attack
 
 NORMS = ("l2", "linf", "l1")
@@ -513,7 +513,7 @@ def test_the_probe_gives_what_the_call_gives(plane: tuple, tmp_path: Path) -> No
 
 
 def test_attacks_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shiftproof.studies.estimate.PROBE_SECONDS", 0.1)
+    monkeypatch.setattr("shiftproof.runs.estimate.PROBE_SECONDS", 0.1)
     estimate = estimate_study(parse_study(STUDY, "attacked", "attacked"))
     costs = {cost.stage: cost.forward_passes for cost in estimate.costs}
     assert costs["attack, linf 0.25"] == costs["clean"] * (6 + 2)

@@ -20,7 +20,7 @@ from shiftproof.perturbations import Threat
 from shiftproof.perturbations.l1 import project_in_box, sparse_direction, worst_linear_change
 from shiftproof.perturbations.threat import inside
 from shiftproof.rng import torch_generator
-from shiftproof.studies.plan import EFFORTS, _attack
+from shiftproof.runs.plan import EFFORTS, _attack
 
 
 def generator(*keys: str | int) -> torch.Generator:

@@ -20,12 +20,12 @@ from shiftproof.certification.certifiers.randomized_smoothing import RandomizedS
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import CheckFailed, DataError, UsageError
 from shiftproof.perturbations.deformation import as_ball
-from shiftproof.studies.audit import audit, plan_audit
-from shiftproof.studies.plan import EFFORTS, Wanted, fitting_plan, parse_budget
-from shiftproof.studies.subject import Subject, usual_certifiers
+from shiftproof.runs.audit import audit, plan_audit
+from shiftproof.runs.plan import EFFORTS, Wanted, fitting_plan, parse_budget
+from shiftproof.runs.subject import Subject, usual_certifiers
 
-MODULE = importlib.import_module("shiftproof.studies.audit")
-PLAN = importlib.import_module("shiftproof.studies.plan")
+MODULE = importlib.import_module("shiftproof.runs.audit")
+PLAN = importlib.import_module("shiftproof.runs.plan")
 Run = Callable[..., tuple[int, str, str]]
 QUICK = {"seed": 0, "limit": 16, "corruptions": ["fog", "contrast"], "severities": [3], "progress": "off"}
 

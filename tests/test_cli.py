@@ -185,7 +185,7 @@ def test_doctor(run: Call) -> None:
 
 
 def test_estimate(run: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shiftproof.studies.estimate.PROBE_SECONDS", 0.1)
+    monkeypatch.setattr("shiftproof.runs.estimate.PROBE_SECONDS", 0.1)
     code, out, _ = run("estimate", "quickstart", "--json")
     assert code == 0
     assert json.loads(out)["forward_passes"] > 256_000

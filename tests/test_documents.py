@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shiftproof.studies import parse_study
+from shiftproof.runs import parse_study
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

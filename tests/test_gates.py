@@ -16,11 +16,11 @@ from shiftproof.domains import Domain
 from shiftproof.execution import progress_bar
 from shiftproof.probes.clean import Clean
 from shiftproof.probes.costs import seconds_a_sample
-from shiftproof.studies.plan import EFFORTS, fitting_plan
-from shiftproof.studies.scale import scale_findings
-from shiftproof.studies.trial import Stopwatch
+from shiftproof.runs.plan import EFFORTS, fitting_plan
+from shiftproof.runs.scale import scale_findings
+from shiftproof.runs.trial import Stopwatch
 
-PLAN = importlib.import_module("shiftproof.studies.plan")
+PLAN = importlib.import_module("shiftproof.runs.plan")
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -198,7 +198,7 @@ class TestBudget:
             assert budget == 1.0
             return fitting_plan(wanted, model, measured, None, 1)
 
-        monkeypatch.setattr(importlib.import_module("shiftproof.studies.audit"), "fitting_plan", hopeful)
+        monkeypatch.setattr(importlib.import_module("shiftproof.runs.audit"), "fitting_plan", hopeful)
         audit = [*arguments("toys:two_classes"), "--budget", "1s", "--limit", 4, "--out", tmp_path / "run", "--json"]
         code, out, err = run(*audit)
         assert code == 0, err

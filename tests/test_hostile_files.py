@@ -31,8 +31,8 @@ from shiftproof.models.files import read_weights
 from shiftproof.probes import PROBES, run_probe
 from shiftproof.report.attacked import attacked_csv, attacked_of
 from shiftproof.report.cells import csv_text, latex_cell, markdown_cell
-from shiftproof.studies import parse_study, run_study
-from shiftproof.studies.files import apply_override
+from shiftproof.runs import parse_study, run_study
+from shiftproof.runs.study_files import apply_override
 
 Call = Callable[..., tuple[int, str, str]]
 STUDY = "data: digits\nmodels: {m: {model: mlp}}\n"

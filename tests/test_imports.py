@@ -11,7 +11,7 @@ import shiftproof
 ROOMS = [
     *("errors", "types", "rng", "catalogue", "execution", "statistics"),
     *("perturbations", "domains", "models", "attacks", "objectives", "training"),
-    *("certification", "theory", "evidence", "probes", "report", "studies", "cli", "ui"),
+    *("certification", "theory", "evidence", "probes", "report", "runs", "cli", "ui"),
 ]
 ROOT = Path(shiftproof.__file__).parent
 # testing.py is for third parties and may look anywhere; __init__ and __main__ are the front door
@@ -59,11 +59,11 @@ def test_imports_point_left() -> None:
 def test_the_rule_sees_doors_of_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "domains").mkdir()
     (tmp_path / "domains" / "a.py").write_text(
-        "import shiftproof.report.page\nfrom shiftproof.studies import run\nfrom shiftproof import probes\n"
+        "import shiftproof.report.page\nfrom shiftproof.runs import run\nfrom shiftproof import probes\n"
         "def f():\n    from shiftproof.training.loop import train\n"
     )
     monkeypatch.setattr("test_imports.ROOT", tmp_path)
-    assert {other for _, other, _ in doors()} == {"report", "studies", "probes", "training"}
+    assert {other for _, other, _ in doors()} == {"report", "runs", "probes", "training"}
 
 
 def modules_of(root: Path) -> dict[str, Path]:

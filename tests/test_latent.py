@@ -19,8 +19,9 @@ from shiftproof.certification.sampling.budget import budget
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.evidence import Evidence, EvidenceStore
+from shiftproof.evidence.checks import counterfactual_findings
 from shiftproof.probes import run_probe
-from shiftproof.probes.counterfactual import Counterfactual, counterfactual_findings
+from shiftproof.probes.counterfactual import Counterfactual
 
 Margin, Smoothing, Lipschitz = (
     sp.certifiers.LatentMargin,

@@ -10,10 +10,10 @@ import pytest
 
 from shiftproof.errors import UsageError
 from shiftproof.evidence import Column, Evidence, Measurement
+from shiftproof.evidence.checks import constant_findings
+from shiftproof.evidence.order import order_findings, order_summary
 from shiftproof.perturbations.threat import eps_text
-from shiftproof.probes.sandwich import sandwich_findings, sandwich_summary
 from shiftproof.report.corrupted import corrupted_map, corrupted_of
-from shiftproof.report.findings import constant_findings
 from shiftproof.report.matrix import matrices_of
 from shiftproof.report.measures import measures_of, side_by_side
 from shiftproof.report.requirements import Certifiable, Measurable, Requirement
@@ -125,26 +125,26 @@ def test_one_answer_for_all_is_pointed_out() -> None:
 class TestSandwich:
     def test_a_certificate_above_an_attack_is_broken(self) -> None:
         parts = [certified("sketch", 80, 0.9), smoothed_attack("sketch", 60), rows("sketch", "clean", 80)]
-        (finding,) = sandwich_summary(Evidence.concat(parts))
+        (finding,) = order_summary(Evidence.concat(parts))
         assert (finding.level, finding.code) == ("fail", "sandwich-broken")
         assert "20 samples are certified beyond 0.5 and get another class" in finding.message
 
     def test_rows_of_other_classifiers_have_no_order(self) -> None:
         parts = [certified("sketch", 80, 0.9), attacked("sketch", 10), rows("sketch", "clean", 80)]
-        assert all(finding.level == "pass" for finding in sandwich_findings(Evidence.concat(parts)))
+        assert all(finding.level == "pass" for finding in order_findings(Evidence.concat(parts)))
 
     def test_other_units_are_another_ball(self) -> None:
         moved = attacked("sketch", 0, units="half image sizes", classifier="smoothed", noise="gaussian 0.25", n=100_000)
         parts = [certified("sketch", 80, 0.9), moved]
-        assert "sandwich-broken" not in [finding.code for finding in sandwich_findings(Evidence.concat(parts))]
+        assert "sandwich-broken" not in [finding.code for finding in order_findings(Evidence.concat(parts))]
 
     def test_right_after_an_attack_and_wrong_before(self) -> None:
         parts = [rows("sketch", "clean", 60), attacked("sketch", 61)]
-        (finding,) = sandwich_summary(Evidence.concat(parts))
+        (finding,) = order_summary(Evidence.concat(parts))
         assert (finding.level, finding.evidence["samples"]) == ("fail", 1)
 
     def test_what_holds_is_one_line(self, evidence: Evidence) -> None:
-        (finding,) = sandwich_summary(evidence)
+        (finding,) = order_summary(evidence)
         assert (finding.level, finding.code) == ("pass", "sandwich-holds")
 
 

@@ -25,7 +25,7 @@ from shiftproof.perturbations import Deformation, Threat
 from shiftproof.perturbations.deformation import as_ball, as_deformation
 from shiftproof.perturbations.noise import as_noise
 from shiftproof.probes import PROBES, run_probe
-from shiftproof.probes.verification import Case, verify
+from shiftproof.runs.verification import Case, verify
 
 KINDS = {
     "rotation": 0.3,

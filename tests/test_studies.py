@@ -17,10 +17,10 @@ from shiftproof.domains import Domain, Domains
 from shiftproof.errors import DataError, StudyError, UnknownName, UsageError
 from shiftproof.evidence import Evidence
 from shiftproof.report import accuracy_table, shift_findings
+from shiftproof.runs import Run, find_study, list_studies, open_run, parse_study, run_study
+from shiftproof.runs.data import StudyData, data_findings, load_study_data
+from shiftproof.runs.estimate import estimate_study
 from shiftproof.statistics import upper_bound
-from shiftproof.studies import Run, find_study, list_studies, open_run, parse_study, run_study
-from shiftproof.studies.data import StudyData, data_findings, load_study_data
-from shiftproof.studies.estimate import estimate_study
 
 SMALL = """
 data: colored-digits
@@ -141,7 +141,7 @@ def test_another_study_does_not_overwrite_a_run(finished: Path) -> None:
 
 
 def test_the_hash_covers_what_changes_a_number_and_nothing_else() -> None:
-    from shiftproof.studies.resolved import digest, resolved
+    from shiftproof.runs.identity import digest, resolved
 
     def hashed(text: str) -> str:
         return digest(resolved(parse_study(text, "s", "s")))
@@ -255,7 +255,7 @@ def test_paths_in_a_study_start_at_the_study(images: Callable[..., Path], tmp_pa
 def test_the_environment_of_the_first_computation_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = parse_study(SMALL, "small", "small")
     first = run_study(study, tmp_path / "run").record
-    monkeypatch.setattr("shiftproof.studies.runner.environment", lambda: {"python": "9"})
+    monkeypatch.setattr("shiftproof.runs.engine.environment", lambda: {"python": "9"})
     second = run_study(study, tmp_path / "run").record
     assert second["environment"] == first["environment"]
     assert second["later_environments"] == [{"python": "9"}]
@@ -281,7 +281,7 @@ def test_changed_data_is_noticed(images: Callable[..., Path], tmp_path: Path) ->
 
 
 def test_estimates_count_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shiftproof.studies.estimate.PROBE_SECONDS", 0.1)
+    monkeypatch.setattr("shiftproof.runs.estimate.PROBE_SECONDS", 0.1)
     estimate = estimate_study(parse_study(SMALL, "small", "small"))
     validation = 273
     assert [cost.stage for cost in estimate.costs] == ["training", "clean"] * 2
@@ -374,7 +374,7 @@ def test_a_run_without_one_of_its_probes_is_not_finished(certified: Run, tmp_pat
 
 
 def test_certification_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shiftproof.studies.estimate.PROBE_SECONDS", 0.1)
+    monkeypatch.setattr("shiftproof.runs.estimate.PROBE_SECONDS", 0.1)
     monkeypatch.setattr("shiftproof.certification.sampling.estimate.RATE_SECONDS", 0.05)
     estimate = estimate_study(parse_study(CERTIFIED, "certified", "certified"))
     costs = [cost for cost in estimate.costs if cost.stage.startswith("certify, ")]

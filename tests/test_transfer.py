@@ -18,11 +18,11 @@ from shiftproof.models import Architecture, SplitModel, build_model, load_model,
 from shiftproof.models.lipschitz import MaxMin, RowL1Linear, RowL2Linear, frozen
 from shiftproof.models.networks.heads import Head
 from shiftproof.rng import seeded_globals
-from shiftproof.studies import find_study, open_run, parse_study, run_study
-from shiftproof.studies.estimate import estimate_study
-from shiftproof.studies.jobs import load_trained
-from shiftproof.studies.resolved import digest, resolved
-from shiftproof.studies.seen import seen_domains
+from shiftproof.runs import find_study, open_run, parse_study, run_study
+from shiftproof.runs.estimate import estimate_study
+from shiftproof.runs.identity import digest, resolved
+from shiftproof.runs.models import load_trained
+from shiftproof.runs.seen import seen_domains
 from shiftproof.training import Fit, train
 
 Call = Callable[..., tuple[int, str, str]]
@@ -373,7 +373,7 @@ def test_the_train_command_in_two_phases(run: Call, tmp_path: Path, monkeypatch:
         phases.append(label)
         return train(*arguments, label=label, **options)
 
-    monkeypatch.setattr("shiftproof.studies.jobs.train", recorded)
+    monkeypatch.setattr("shiftproof.runs.models.train", recorded)
     wanted = command("pretrain.data=rotated-digits", "pretrain.source=angle=0")
     code, out, err = run(*wanted, "--out", tmp_path / "m", "--json")
     assert code == 0, err
@@ -470,7 +470,7 @@ def test_a_model_has_seen_what_any_phase_has() -> None:
 
 
 def test_an_estimate_counts_the_first_phase_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shiftproof.studies.estimate.PROBE_SECONDS", 0.05)
+    monkeypatch.setattr("shiftproof.runs.estimate.PROBE_SECONDS", 0.05)
     stages = [(cost.model, cost.stage) for cost in estimate_study(parse_study(TRANSFER, "t", "t")).costs]
     assert [model for model, stage in stages if stage == "pre-training"] == ["small"]
     assert len([model for model, stage in stages if stage == "training"]) == 3

@@ -14,8 +14,8 @@ import torch
 import shiftproof as sp
 from shiftproof.domains import huggingface
 from shiftproof.errors import UsageError
-from shiftproof.studies import parse_study, run_study
-from shiftproof.studies.trust import Trust
+from shiftproof.runs import parse_study, run_study
+from shiftproof.runs.trust import Trust
 
 Call = Callable[..., tuple[int, str, str]]
 MODULE = """

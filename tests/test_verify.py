@@ -19,9 +19,9 @@ from shiftproof.certification.certificates import Votes, certified_rows
 from shiftproof.certification.certifier import Memory
 from shiftproof.cli.main import main
 from shiftproof.evidence import Evidence, EvidenceStore, Measurement
-from shiftproof.probes.sandwich import sandwich_findings
-from shiftproof.probes.verification import Case, verify
-from shiftproof.studies.verifying import verify_folder
+from shiftproof.evidence.order import order_findings
+from shiftproof.runs.verification import Case, verify
+from shiftproof.runs.verify import verify_folder
 from shiftproof.testing import LinearOracle
 from shiftproof.types import Finding
 
@@ -54,7 +54,7 @@ probes:
 
 
 def _run(text: str, folder: Path) -> Path:
-    from shiftproof.studies import parse_study, run_study
+    from shiftproof.runs import parse_study, run_study
 
     torch.set_num_threads(1)
     run_study(parse_study(text, "study", "planted"), folder, progress="off")
@@ -413,7 +413,7 @@ def test_certified_and_wrong_elsewhere_is_a_failure_for_the_same_classifier(
 
 def test_other_classifiers_are_only_put_beside_each_other(voted: Path) -> None:
     evidence = sp.open_run(voted).evidence
-    findings = list(sandwich_findings(evidence))
+    findings = list(order_findings(evidence))
     assert {one.level for one in findings} == {"pass"}
     assert {one.code for one in findings} == {
         "attacked-below-clean",
@@ -546,4 +546,4 @@ def test_few_votes_do_not_break_the_sandwich(tmp_path: Path) -> None:
         '  - {name: certify, certifier: {noise: "gaussian:0.25", n: 2000'
     )[0]
     run = _run(text, tmp_path / "run")
-    assert not [one for one in sandwich_findings(sp.open_run(run).evidence) if one.level == "fail"]
+    assert not [one for one in order_findings(sp.open_run(run).evidence) if one.level == "fail"]

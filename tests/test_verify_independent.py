@@ -23,11 +23,11 @@ from shiftproof.cli.main import main
 from shiftproof.errors import NotAFunction
 from shiftproof.evidence import Column, Evidence, EvidenceStore, Measurement
 from shiftproof.models.lipschitz import CayleyLinear
-from shiftproof.probes.verification import Case, verify
+from shiftproof.runs.verification import Case, verify
 
 SOURCE = Path(sp.__file__).parent
 ASKS_THE_MODEL = [
-    *(SOURCE / "probes" / "verification").glob("*.py"),
+    *(SOURCE / "runs" / "verification").glob("*.py"),
     *(SOURCE / "certification").rglob("*_classifier.py"),
     SOURCE / "certification" / "plain_votes.py",
     SOURCE / "certification" / "rederive.py",
@@ -306,7 +306,7 @@ def test_forged_words_of_certificates_are_found(
 
 def test_certified_and_measured_classes_are_compared_whether_right_or_wrong() -> None:
     """A vote that is certified as one wrong class and measured as another is no certificate of that vote."""
-    from shiftproof.probes.sandwich import sandwich_findings
+    from shiftproof.evidence.order import order_findings
 
     case = _case("smoothing")
     rows = len(case.certificates)
@@ -323,7 +323,7 @@ def test_certified_and_measured_classes_are_compared_whether_right_or_wrong() ->
                 Measurement.of(vote, {**columns, "prediction": np.full(rows, other)}),
             ]
         )
-        assert {one.level for one in sandwich_findings(evidence)} == {level}
+        assert {one.level for one in order_findings(evidence)} == {level}
 
 
 def test_replacing_a_certifier_keeps_its_rule() -> None:

@@ -25,7 +25,7 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture(autouse=True)
 def _least_effort(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which samples are measured is looked at here, not how hard."""
-    from shiftproof.studies import plan
+    from shiftproof.runs import plan
 
     monkeypatch.setattr(plan, "DEFAULT", plan.EFFORTS[-1])
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shiftproof.evidence import metrics
     from shiftproof.models import Normalized, SplitModel, build_model, load_model, save_model
     from shiftproof.perturbations import Threat, corrupt, noise
-    from shiftproof.studies import Run, audit, open_run, run_study
+    from shiftproof.runs import Run, audit, open_run, run_study
     from shiftproof.training import train
     from shiftproof.types import Batch, Loss
 
@@ -64,19 +64,19 @@ _HOMES = {
     "Domains": "domains",
     "Loss": "types",
     "Normalized": "models",
-    "Run": "studies",
+    "Run": "runs",
     "SplitModel": "models",
     "Threat": "perturbations",
     "attack": "attacks",
-    "audit": "studies",
+    "audit": "runs",
     "build_model": "models",
     "certify": "certification",
     "corrupt": "perturbations",
     "held_out": "domains",
     "load_domains": "domains",
     "load_model": "models",
-    "open_run": "studies",
-    "run_study": "studies",
+    "open_run": "runs",
+    "run_study": "runs",
     "save_model": "models",
     "train": "training",
     "validate": "domains",

@@ -36,7 +36,7 @@ from shiftproof.cli.options import (
 if TYPE_CHECKING:
     from shiftproof.perturbations import Deformation, Threat
     from shiftproof.report.attacked import Attacked
-    from shiftproof.studies import Run
+    from shiftproof.runs import Run
 
 __all__ = ["command"]
 
@@ -93,9 +93,9 @@ def command(
 
     from shiftproof.report.attacked import attacked_of
     from shiftproof.report.requirements import Requirement
-    from shiftproof.studies.estimate import estimate_study
-    from shiftproof.studies.one_model import OneModel
-    from shiftproof.studies.runner import prepare_study, run_study
+    from shiftproof.runs.engine import prepare_study, run_study
+    from shiftproof.runs.estimate import estimate_study
+    from shiftproof.runs.one_model import OneModel
 
     options = options_of_set(with_architecture(set_, architecture), ("attack", "data", "model"))
     probe = _probe(threat, attack, steps, eps, smoothed, options["attack"])
@@ -161,7 +161,7 @@ def _pictures(answers: list[Attacked]) -> str:
 def _show(run: Run, answers: list[Attacked]) -> None:
     from shiftproof.evidence import seen_note
     from shiftproof.perturbations.threat import eps_text
-    from shiftproof.studies.sample_words import describe_samples
+    from shiftproof.runs.sample_words import describe_samples
 
     first = answers[0]
     norm, threat = str(first.fact("norm")), str(first.fact("threat"))

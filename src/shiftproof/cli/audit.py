@@ -36,10 +36,10 @@ from shiftproof.cli.options import (
 
 if TYPE_CHECKING:
     from shiftproof.report.requirements import Outcome
-    from shiftproof.studies import Run
-    from shiftproof.studies.audit import Planned
-    from shiftproof.studies.plan import Plan
-    from shiftproof.studies.subject import Subject
+    from shiftproof.runs import Run
+    from shiftproof.runs.audit import Planned
+    from shiftproof.runs.plan import Plan
+    from shiftproof.runs.subject import Subject
 
 __all__ = ["command"]
 
@@ -117,8 +117,8 @@ def command(
     from shiftproof.execution import check_writable
     from shiftproof.probes.corrupt import Corrupt
     from shiftproof.report.requirements import Requirement
-    from shiftproof.studies.audit import plan_audit, wanted_of
-    from shiftproof.studies.subject import THREATS
+    from shiftproof.runs.audit import plan_audit, wanted_of
+    from shiftproof.runs.subject import THREATS
 
     began = time.monotonic()
     options = options_of_set(with_architecture(set_, architecture), ("data", "model", "noise", "certifier"))
@@ -177,10 +177,10 @@ def _subject(
     from shiftproof.errors import UsageError
     from shiftproof.models import MODELS, load_model
     from shiftproof.models.load import check_trained
-    from shiftproof.studies.data import check_classes, chosen
-    from shiftproof.studies.jobs import card_of
-    from shiftproof.studies.one_model import model_title
-    from shiftproof.studies.subject import Subject
+    from shiftproof.runs.data import check_classes, chosen
+    from shiftproof.runs.models import card_of
+    from shiftproof.runs.one_model import model_title
+    from shiftproof.runs.subject import Subject
 
     if model in MODELS:
         raise UsageError(f"{model!r} is a network without training; audit a trained one: --model file:PATH")
@@ -199,8 +199,8 @@ def _certifiers(
 ) -> list[dict[str, Any]]:
     """As told, or what fits the model; votes, and when they stop, are left to the effort unless told."""
     from shiftproof.cli.certifiers import certifiers_from
-    from shiftproof.studies.one_model import certifier_config
-    from shiftproof.studies.subject import usual_certifiers
+    from shiftproof.runs.one_model import certifier_config
+    from shiftproof.runs.subject import usual_certifiers
 
     if certifier is None and not given and not options["noise"] and not options["certifier"]:
         return usual_certifiers(subject)
@@ -215,7 +215,7 @@ def _certifiers(
 
 def _show_plan(planned: Planned, workers: int, json: bool) -> None:
     """What will be measured, on how many samples, and how long that takes."""
-    from shiftproof.studies.run import described
+    from shiftproof.runs.run import described
 
     counts = {domain.name: len(domain) for domain in planned.data.measured}
     few = {domain.name: len(domain) for domain in planned.data.measured_by("attack")}
@@ -272,7 +272,7 @@ class _Took:
     @property
     def overrun(self) -> str:
         """A sentence, if it took longer than the budget."""
-        from shiftproof.studies.plan import parse_budget
+        from shiftproof.runs.plan import parse_budget
 
         seconds = self.planning + self.measuring
         if self.budget is None or seconds <= parse_budget(self.budget):

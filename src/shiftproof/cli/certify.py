@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from shiftproof.evidence import Measurement
     from shiftproof.probes.certify import Certify
     from shiftproof.report.certified import Series
-    from shiftproof.studies import Run
+    from shiftproof.runs import Run
 
 __all__ = ["command"]
 
@@ -132,9 +132,9 @@ def command(
     from shiftproof.models.prepared.prepare import check_compute
     from shiftproof.probes.certify import Certify
     from shiftproof.report.requirements import Requirement
-    from shiftproof.studies.estimate import estimate_study
-    from shiftproof.studies.one_model import OneModel, certifier_config
-    from shiftproof.studies.runner import prepare_study, run_study
+    from shiftproof.runs.engine import prepare_study, run_study
+    from shiftproof.runs.estimate import estimate_study
+    from shiftproof.runs.one_model import OneModel, certifier_config
 
     check_compute(precision, backend)
     shown = () if radii is None else _radii(radii)
@@ -194,8 +194,8 @@ def _calibration(names: str | None, certifier: str, model: str, data: str) -> li
     """Domains whose training images adapt the model: as told, or those that its record says it was trained on."""
     from shiftproof.certification import CERTIFIERS
     from shiftproof.errors import UsageError
-    from shiftproof.studies.jobs import card_of
-    from shiftproof.studies.seen import seen_domains
+    from shiftproof.runs.models import card_of
+    from shiftproof.runs.seen import seen_domains
 
     if "calibration" in CERTIFIERS[certifier].options:
         return names_of(names) or sorted(seen_domains(card_of(model), data)) or None
@@ -284,7 +284,7 @@ def _radius(value: float) -> str:
 
 def _show(run: Run, series: list[Series], radii: tuple[float, ...]) -> None:
     from shiftproof.certification import TOGETHER
-    from shiftproof.studies.sample_words import describe_samples
+    from shiftproof.runs.sample_words import describe_samples
 
     header = ["domain", "certificate", "alpha", *(f"r >= {radius:g}" for radius in radii), "mean radius", "abstained"]
     rows = []

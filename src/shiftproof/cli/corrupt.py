@@ -35,7 +35,7 @@ def command(
     from shiftproof.domains import load_domains
     from shiftproof.execution import check_writable
     from shiftproof.probes.corrupt import Corrupt
-    from shiftproof.studies.corrupting import Corrupting
+    from shiftproof.runs.corrupting import Corrupting
 
     options = options_of_set(set_ or [], ("data",))
     asked = Corrupt.create(corruption, severity, constants)

@@ -11,7 +11,7 @@ __all__ = ["command"]
 
 def command(json: AsJson = False) -> None:
     """Check this machine: Python, torch, cores, disk, data. Exit 2 if something needed is broken."""
-    from shiftproof.studies.doctor import examine
+    from shiftproof.runs.doctor import examine
 
     findings = examine()
     if json:

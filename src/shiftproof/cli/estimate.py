@@ -20,7 +20,7 @@ def command(
     """Forward passes, time and memory of a study, from a probe of a few seconds; nothing is written."""
     import os
 
-    from shiftproof.studies import find_study
-    from shiftproof.studies.estimate import estimate_study
+    from shiftproof.runs import find_study
+    from shiftproof.runs.estimate import estimate_study
 
     show_costs(estimate_study(find_study(study, set_ or []), workers or os.cpu_count() or 1), json)

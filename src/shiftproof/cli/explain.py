@@ -40,8 +40,8 @@ def command(
     from shiftproof.domains.splits import part_of
     from shiftproof.errors import UsageError
     from shiftproof.models import load_model
-    from shiftproof.studies.data import calibration_pool, measured_part
-    from shiftproof.studies.jobs import card_of
+    from shiftproof.runs.data import calibration_pool, measured_part
+    from shiftproof.runs.models import card_of
 
     options = options_of_set(with_architecture(set_, architecture), ("data", "model", "noise", "certifier"))
     given = {key: value for key, value in {"sigma": sigma, "n": n, "alpha": alpha}.items() if value is not None}

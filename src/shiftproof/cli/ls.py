@@ -79,7 +79,7 @@ def _notes(entry: dict[str, Any]) -> list[str]:
 
 def _entries(kind: str) -> list[dict[str, Any]]:
     if kind == "studies":
-        from shiftproof.studies import find_study, list_studies
+        from shiftproof.runs import find_study, list_studies
 
         return [{"name": name, "summary": find_study(name).title} for name in list_studies()]
     if kind == "training":

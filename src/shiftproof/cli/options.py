@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from shiftproof.report import Table
     from shiftproof.report.measures import SideBySide
     from shiftproof.report.requirements import Outcome
-    from shiftproof.studies import Run
-    from shiftproof.studies.estimate import StudyCost
+    from shiftproof.runs import Run
+    from shiftproof.runs.estimate import StudyCost
     from shiftproof.types import Finding
 
 __all__ = [
@@ -238,7 +238,7 @@ def numbers_of(text: str) -> tuple[float, ...]:
 def options_of_set(changes: Iterable[str], kinds: Sequence[str]) -> dict[str, dict[str, Any]]:
     """--set data.size=64, --set model.architecture=cnn: options by kind, for the kinds that a verb has."""
     from shiftproof.errors import UnknownName, UsageError
-    from shiftproof.studies.files import apply_override
+    from shiftproof.runs.study_files import apply_override
 
     document: dict[str, Any] = {kind: {} for kind in kinds}
     for change in changes:

@@ -24,7 +24,7 @@ def command(
     from shiftproof.errors import UsageError
     from shiftproof.execution import check_writable
     from shiftproof.report.page import FORMATS
-    from shiftproof.studies import open_run
+    from shiftproof.runs import open_run
 
     opened = open_run(run)
     if out is not None:

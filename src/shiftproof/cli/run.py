@@ -38,7 +38,7 @@ def command(
     import os
 
     from shiftproof.report.certified import by_setting, figures, nice_radii
-    from shiftproof.studies import find_study, run_study
+    from shiftproof.runs import find_study, run_study
 
     overrides = [*(set_ or []), *([f"seed={seed}"] if seed is not None else [])]
     loaded = find_study(study, overrides)

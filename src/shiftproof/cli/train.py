@@ -62,10 +62,10 @@ def command(
     from shiftproof.probes import run_probe
     from shiftproof.probes.clean import Clean
     from shiftproof.report import accuracy_table, shift_findings
-    from shiftproof.studies.data import data_findings, load_study_data
-    from shiftproof.studies.jobs import train_to_file, training_findings
-    from shiftproof.studies.resolved import digest, resolved
-    from shiftproof.studies.seen import seen_target
+    from shiftproof.runs.data import data_findings, load_study_data
+    from shiftproof.runs.identity import digest, resolved
+    from shiftproof.runs.models import train_to_file, training_findings
+    from shiftproof.runs.seen import seen_target
 
     study = _study(data, source, target, model, objective, seed, with_architecture(set_, architecture))
     config = resolved(study)
@@ -124,7 +124,7 @@ def _study(
 ) -> Any:
     """The command line as a study of one model, so that both are checked by the same rules."""
     from shiftproof.errors import UsageError
-    from shiftproof.studies.files import apply_override, validated
+    from shiftproof.runs.study_files import apply_override, validated
 
     one: dict[str, Any] = {"model": {"name": model}, "objective": {"name": objective}, "training": {}}
     document: dict[str, Any] = {

@@ -19,7 +19,7 @@ def command(
 ) -> None:
     """Read every sample once: unreadable files, classes that do not match, images in two parts. Exit 2 if one fails."""
     from shiftproof.domains import validate
-    from shiftproof.studies.files import apply_override
+    from shiftproof.runs.study_files import apply_override
 
     document: dict[str, Any] = {}
     for change in set_ or []:

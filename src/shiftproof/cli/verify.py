@@ -42,8 +42,8 @@ def command(
     import secrets
     from dataclasses import asdict
 
-    from shiftproof.studies.trust import Trust
-    from shiftproof.studies.verifying import verify_folder
+    from shiftproof.runs.trust import Trust
+    from shiftproof.runs.verify import verify_folder
 
     chosen = secrets.randbits(32) if seed is None else seed
     findings = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -16,16 +15,13 @@ from shiftproof.certification.certifier import Job, Memory
 from shiftproof.certification.transfer import transferred_radius
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import DataError
-from shiftproof.evidence import Column, Evidence
+from shiftproof.evidence import Column
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.probes.blocks import ProbeTask
 from shiftproof.probes.probe import PROBES, Probe, Result
-from shiftproof.types import Cost, Finding
+from shiftproof.types import Cost
 
-__all__ = ["Counterfactual", "counterfactual_findings"]
-
-MOST = 0.9
-"""A model of which fewer samples keep their class elsewhere has learned what differs there."""
+__all__ = ["Counterfactual"]
 
 
 @PROBES.register("counterfactual", cost="2 forward passes a sample")
@@ -74,25 +70,6 @@ class Counterfactual(Probe):
         """Two passes."""
         once = one_pass(_job(model, domain))
         return Cost(2 * once.passes, 2 * once.seconds, 2 * once.passes, 2 * once.seconds)
-
-
-def counterfactual_findings(evidence: Evidence) -> Iterator[Finding]:
-    """Whether the guarantee that is carried across holds on the other side, and how much of it there is."""
-    for pairs in evidence.where(probe="counterfactual"):
-        radius, lead, constant = pairs["radius"], pairs["margin"], float(pairs.fact("constant"))
-        # what is there, in units of the input, must be no less than what was promised
-        actual = lead / constant if constant > 0 else np.where(lead > 0, np.inf, lead)
-        broken = (radius > 0) & (radius > actual * (1 + 1e-6) + 1e-6)
-        what = (
-            f"{pairs.model}: samples of {pairs.domain} as they would look elsewhere are "
-            f"{pairs['distance'].mean():.3g} away in the representation; {(radius > 0).mean():.0%} are guaranteed to "
-            "keep their class"
-        )
-        if broken.any():
-            yield Finding("fail", "transfer-broken", f"{what}, but {int(broken.sum())} have less than promised")
-        else:
-            kept = float((actual > 0).mean())
-            yield Finding("pass" if kept > MOST else "warn", "transfer-holds", f"{what}, {kept:.0%} do")
 
 
 def _twins(domain: Domain) -> Domain:

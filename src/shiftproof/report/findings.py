@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
 
-import numpy as np
-
-from shiftproof.evidence import Evidence, Measurement, metrics, seen_note, worst_seen
+from shiftproof.evidence import metrics, seen_note, worst_seen
 from shiftproof.report.certified import Series
 from shiftproof.report.tables import Row, Table, points
 from shiftproof.types import Finding
 
-__all__ = ["certificate_findings", "constant_findings", "shift_findings", "unsound_findings"]
+__all__ = ["certificate_findings", "shift_findings"]
 
 TELLING = 0.10
 """A gap of this size should not stay hidden in an interval: a wider one decides nothing."""
@@ -49,34 +47,6 @@ def _finding(row: Row, table: Table, labels: Mapping[str, Mapping[str, int]]) ->
         unit = "groups" if "bootstrap" in there.method else "samples"
         return Finding("warn", "undecided", f"{measured}: too few {unit} to tell, the gap is {size}")
     return Finding("pass", "holds", f"{measured}: no loss is measurable, the gap is {size}")
-
-
-def constant_findings(evidence: Evidence) -> Iterator[Finding]:
-    """One warning a model, setting and domain with one answer to all samples: what holds of it there says nothing."""
-    for probe, title in (("clean", "the model"), ("certify", "the certified classifier")):
-        for part in evidence.where(probe=probe).by("model", "setting"):
-            which = f" ({part[0].title})" if probe == "certify" else ""
-            constant = [one.domain for one in part if _is_constant(one)]
-            if constant:
-                message = f"{part[0].model}: {title}{which} gives one answer to every sample of {', '.join(constant)}"
-                yield Finding("warn", "constant-answer", f"{message}, and is robust there in that alone")
-
-
-def _is_constant(one: Measurement) -> bool:
-    return len(set(one["prediction"].tolist()) - {-1}) == 1 and len(set(one["label"].tolist())) > 1
-
-
-def unsound_findings(evidence: Evidence) -> Iterator[Finding]:
-    """One failure a model and rule that proves nothing: what it claims, and that it is not certified."""
-    for part in evidence.where(probe="certify").by("model", "setting"):
-        rule, scale = part[0].fact("unsound"), float(part[0].fact("scale"))
-        if rule:
-            held = np.concatenate([one["correct"] & (one["radius"] >= scale) for one in part])
-            message = (
-                f"{part[0].model}, {part[0].title}: the published rule claims {held.mean():.0%} at radius "
-                f"{scale:g}, and proves nothing; none of it is certified"
-            )
-            yield Finding("fail", "unsound-rule", message, {"rule": str(rule)})
 
 
 def _constant(domain: str, sources: Sequence[str], labels: Mapping[str, Mapping[str, int]]) -> float:

@@ -15,9 +15,9 @@ from markupsafe import Markup
 from shiftproof.certification import TOGETHER
 from shiftproof.errors import UnknownName
 from shiftproof.evidence import Evidence, seen_note, slug
+from shiftproof.evidence.checks import constant_findings, counterfactual_findings, unsound_findings
+from shiftproof.evidence.order import order_summary
 from shiftproof.execution import write_atomically
-from shiftproof.probes.counterfactual import counterfactual_findings
-from shiftproof.probes.sandwich import sandwich_summary
 from shiftproof.report.attacked import Attacked, attacked_chart, attacked_csv, attacked_of
 from shiftproof.report.certified import (
     Series,
@@ -31,12 +31,7 @@ from shiftproof.report.certified import (
 )
 from shiftproof.report.chart import accuracy_chart, chart_png, chart_svg
 from shiftproof.report.corrupted import GROUPS, Corrupted, corrupted_csv, corrupted_map, corrupted_of
-from shiftproof.report.findings import (
-    certificate_findings,
-    constant_findings,
-    shift_findings,
-    unsound_findings,
-)
+from shiftproof.report.findings import certificate_findings, shift_findings
 from shiftproof.report.matrix import Matrix, matrices_of
 from shiftproof.report.measures import SideBySide, shared_rows, side_by_side
 from shiftproof.report.requirements import Outcome
@@ -131,7 +126,7 @@ class Report:
     def verdict(self) -> list[str]:
         """What was measured and guaranteed, in plain words; first of all whether it can be trusted."""
         said = verdict_of(self.shared, self.sources, self.target, self.seed)
-        failed = [*self.notes, *sandwich_summary(self.evidence)]
+        failed = [*self.notes, *order_summary(self.evidence)]
         codes = list(dict.fromkeys(one.code for one in failed if one.level == "fail"))
         doubt = f"What follows can't be trusted as it stands, because checks failed: {', '.join(codes)}."
         return [doubt, *said] if codes and said else said
@@ -149,7 +144,7 @@ class Report:
         """What a reader should take away."""
         guaranteed = certificate_findings(self.series, self.sources, self.target, self.seed)
         unsound, carried = unsound_findings(self.evidence), counterfactual_findings(self.evidence)
-        ordered = [*constant_findings(self.evidence), *sandwich_summary(self.evidence)]
+        ordered = [*constant_findings(self.evidence), *order_summary(self.evidence)]
         every = [*shift_findings(table, self.labels), *guaranteed, *unsound, *carried, *ordered, *self.notes]
         return sorted(every, key=lambda one: ("fail", "warn", "pass").index(one.level))
 

@@ -17,8 +17,8 @@ from shiftproof.domains import Domain
 from shiftproof.errors import ShiftproofError
 from shiftproof.execution import always_in_workers
 from shiftproof.models import SplitModel
-from shiftproof.probes.verification import Case, verify
 from shiftproof.rng import numpy_generator
+from shiftproof.runs.verification import Case, verify
 from shiftproof.testing.require import require
 from shiftproof.types import FloatArray
 

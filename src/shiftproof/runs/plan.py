@@ -20,8 +20,8 @@ from shiftproof.perturbations.deformation import Ball, Deformation
 from shiftproof.perturbations.noise import Noise, as_noise, as_record
 from shiftproof.perturbations.threat import Threat
 from shiftproof.probes import PROBES
-from shiftproof.studies.data import CHEAP
-from shiftproof.studies.trial import TRIED, Stopwatch, examining_seconds, trial_domain, wall_seconds
+from shiftproof.runs.data import CHEAP
+from shiftproof.runs.trial import TRIED, Stopwatch, examining_seconds, trial_domain, wall_seconds
 
 __all__ = ["DEFAULT", "EFFORTS", "Effort", "Plan", "Wanted", "fitting_plan", "parse_budget"]
 

@@ -13,8 +13,8 @@ from shiftproof.errors import UsageError
 from shiftproof.models import MODELS
 from shiftproof.models.load import check_trained, model_path
 from shiftproof.perturbations.noise import Noise, as_record
-from shiftproof.studies.files import validated
-from shiftproof.studies.schema import Study
+from shiftproof.runs.spec import Study
+from shiftproof.runs.study_files import validated
 
 __all__ = ["OneModel", "certifier_config", "model_title"]
 

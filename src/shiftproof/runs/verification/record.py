@@ -13,7 +13,7 @@ from shiftproof.certification.certified_classifier import Mask
 from shiftproof.certification.plain_votes import PIXEL_STEPS
 from shiftproof.errors import ShiftproofError
 from shiftproof.perturbations.noise.gaussian import Gaussian
-from shiftproof.probes.verification.case import SAME, Case, finding
+from shiftproof.runs.verification.case import SAME, Case, finding
 from shiftproof.types import Finding, FloatArray
 
 __all__ = ["check_record"]

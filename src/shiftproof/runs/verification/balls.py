@@ -17,8 +17,8 @@ from shiftproof.certification.certified_classifier import CertifiedClassifier, C
 from shiftproof.perturbations.deformation import Deformation
 from shiftproof.perturbations.noise import NOISES
 from shiftproof.perturbations.threat import Threat
-from shiftproof.probes.verification.case import WRONGLY_BROKEN, Case, finding
 from shiftproof.rng import numpy_generator
+from shiftproof.runs.verification.case import WRONGLY_BROKEN, Case, finding
 from shiftproof.types import Finding, FloatArray, IntArray
 
 __all__ = ["attack_balls"]

@@ -14,19 +14,19 @@ from shiftproof.domains import Domain
 from shiftproof.errors import DataError, UsageError
 from shiftproof.evidence import EvidenceStore
 from shiftproof.evidence.certificates import certificates_in
+from shiftproof.evidence.order import order_findings
 from shiftproof.evidence.store import StoredFile
 from shiftproof.models.behaviour import behaviour_of, difference
 from shiftproof.models.files import fingerprint
 from shiftproof.probes import PROBES
 from shiftproof.probes.certify import Certify
-from shiftproof.probes.sandwich import sandwich_findings
-from shiftproof.probes.verification import Case, verify
-from shiftproof.studies.data import StudyData, load_study_data
-from shiftproof.studies.jobs import load_trained
-from shiftproof.studies.run import Run, log_path, open_run
-from shiftproof.studies.runner import probe_seed
-from shiftproof.studies.trust import Trust
-from shiftproof.studies.verifying_texts import check_log, check_report
+from shiftproof.runs.data import StudyData, load_study_data
+from shiftproof.runs.engine import probe_seed
+from shiftproof.runs.models import load_trained
+from shiftproof.runs.run import Run, log_path, open_run
+from shiftproof.runs.trust import Trust
+from shiftproof.runs.verification import Case, verify
+from shiftproof.runs.verify_texts import check_log, check_report
 from shiftproof.types import Finding
 
 __all__ = ["verify_folder"]
@@ -68,7 +68,7 @@ def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
     }
     files = list(EvidenceStore(run.folder / "evidence").files())
     yield from _files(files, models, data, certifying)
-    yield from sandwich_findings(run.evidence)
+    yield from order_findings(run.evidence)
     yield from check_report(run)
     if not certifying:
         yield Finding("warn", "no-certificates", f"{run.folder} certifies nothing: no probe of its study does")

@@ -10,11 +10,11 @@ from torch import nn
 
 from shiftproof.domains import Domain, Domains
 from shiftproof.probes import PROBES
-from shiftproof.studies.pretraining import first_alike, first_phase, phase_data, untrained
-from shiftproof.studies.resolved import objective_of
-from shiftproof.studies.runner import Prepared, prepare_study
-from shiftproof.studies.schema import Choice, ModelSpec, Study
-from shiftproof.studies.trial import trial_domain, wall_seconds
+from shiftproof.runs.engine import Prepared, prepare_study
+from shiftproof.runs.identity import objective_of
+from shiftproof.runs.pretraining import first_alike, first_phase, phase_data, untrained
+from shiftproof.runs.spec import Choice, ModelSpec, Study
+from shiftproof.runs.trial import trial_domain, wall_seconds
 from shiftproof.training import train
 from shiftproof.training.selection import Validation
 

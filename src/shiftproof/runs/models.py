@@ -18,11 +18,11 @@ from shiftproof.models import load_model, read_card, save_model
 from shiftproof.models.files import load_weights, read_weights
 from shiftproof.models.load import model_path, starts_by_chance
 from shiftproof.objectives.objective import Outcome
-from shiftproof.studies.data import StudyData
-from shiftproof.studies.environment import environment
-from shiftproof.studies.pretraining import first_phase, new_head, phase_data, untrained
-from shiftproof.studies.resolved import digest, given, objective_of, resolved_model
-from shiftproof.studies.schema import Choice, ModelSpec
+from shiftproof.runs.data import StudyData
+from shiftproof.runs.environment import environment
+from shiftproof.runs.identity import digest, given, objective_of, resolved_model
+from shiftproof.runs.pretraining import first_phase, new_head, phase_data, untrained
+from shiftproof.runs.spec import Choice, ModelSpec
 from shiftproof.training import Fit, train
 from shiftproof.types import Finding
 

@@ -23,20 +23,20 @@ from shiftproof.perturbations.threat import Threat, as_threat
 from shiftproof.probes import PROBES
 from shiftproof.probes.corrupt import as_corruptions
 from shiftproof.report.requirements import Requirement
-from shiftproof.studies.data import StudyData, data_findings
-from shiftproof.studies.examine import examine_model
-from shiftproof.studies.files import validated
-from shiftproof.studies.gate import measurable
-from shiftproof.studies.jobs import kept_copy, model_file
-from shiftproof.studies.one_model import certifier_config
-from shiftproof.studies.plan import EFFORTS, Plan, Wanted, fitting_plan, parse_budget
-from shiftproof.studies.resolved import digest, resolved
-from shiftproof.studies.run import Run
-from shiftproof.studies.runner import measure_models, new_record, start_or_continue
-from shiftproof.studies.scale import scale_findings
-from shiftproof.studies.schema import Study
-from shiftproof.studies.seen import seen_target
-from shiftproof.studies.subject import (
+from shiftproof.runs.data import StudyData, data_findings
+from shiftproof.runs.engine import measure_models, new_record, start_or_continue
+from shiftproof.runs.examine import examine_model
+from shiftproof.runs.identity import digest, resolved
+from shiftproof.runs.measurable import measurable
+from shiftproof.runs.models import kept_copy, model_file
+from shiftproof.runs.one_model import certifier_config
+from shiftproof.runs.plan import EFFORTS, Plan, Wanted, fitting_plan, parse_budget
+from shiftproof.runs.run import Run
+from shiftproof.runs.scale import scale_findings
+from shiftproof.runs.seen import seen_target
+from shiftproof.runs.spec import Study
+from shiftproof.runs.study_files import validated
+from shiftproof.runs.subject import (
     THREATS,
     Subject,
     applicable,

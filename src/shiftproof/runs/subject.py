@@ -21,9 +21,9 @@ from shiftproof.perturbations.deformation import Ball
 from shiftproof.perturbations.threat import Threat
 from shiftproof.probes import PROBES
 from shiftproof.probes.certify import as_certifier
-from shiftproof.studies.data import StudyData, measured_part
-from shiftproof.studies.plan import DEFAULT, Wanted
-from shiftproof.studies.schema import GIVEN, Study
+from shiftproof.runs.data import StudyData, measured_part
+from shiftproof.runs.plan import DEFAULT, Wanted
+from shiftproof.runs.spec import GIVEN, Study
 from shiftproof.types import Finding
 
 __all__ = [

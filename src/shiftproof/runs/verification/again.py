@@ -12,9 +12,9 @@ from scipy.stats import hypergeom
 from shiftproof.certification.certified_classifier import CertifiedClassifier
 from shiftproof.certification.certifier import Memory
 from shiftproof.certification.certifiers.median_classifier import CertifiedMedian
-from shiftproof.probes.verification.case import SAME, WRONGLY_BROKEN, Case, finding
-from shiftproof.probes.verification.replay import replayed_medians, replayed_votes, voters_of
 from shiftproof.rng import numpy_generator
+from shiftproof.runs.verification.case import SAME, WRONGLY_BROKEN, Case, finding
+from shiftproof.runs.verification.replay import replayed_medians, replayed_votes, voters_of
 from shiftproof.types import Finding, FloatArray, IntArray
 
 __all__ = ["ask_again", "choose"]

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from shiftproof.probes.verification.again import ask_again, choose
-from shiftproof.probes.verification.balls import attack_balls
-from shiftproof.probes.verification.case import Case, finding
-from shiftproof.probes.verification.record import check_record
 from shiftproof.rng import derive
+from shiftproof.runs.verification.again import ask_again, choose
+from shiftproof.runs.verification.balls import attack_balls
+from shiftproof.runs.verification.case import Case, finding
+from shiftproof.runs.verification.record import check_record
 from shiftproof.types import Finding
 
 __all__ = ["Case", "verify"]

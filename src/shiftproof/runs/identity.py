@@ -16,8 +16,8 @@ from shiftproof.models.load import model_path
 from shiftproof.models.networks.architecture import split_options
 from shiftproof.objectives import OBJECTIVES, Objective, Recipe
 from shiftproof.probes import PROBES
-from shiftproof.studies.pretraining import first_phase
-from shiftproof.studies.schema import GIVEN, Choice, ModelSpec, Study
+from shiftproof.runs.pretraining import first_phase
+from shiftproof.runs.spec import GIVEN, Choice, ModelSpec, Study
 
 __all__ = ["digest", "given", "objective_of", "resolved", "resolved_model"]
 
@@ -32,9 +32,8 @@ def resolved(study: Study) -> dict[str, Any]:
         "sample_seed": study.sample_seed,
         "split": study.split,
         "limit": study.limit,
-        # studies from before there was a prefix keep their hash
-        **({} if study.prefix is None else {"prefix": study.prefix}),
-        **({} if study.calibration is None else {"calibration": sorted(study.calibration)}),
+        "prefix": study.prefix,
+        "calibration": None if study.calibration is None else sorted(study.calibration),
         "models": {name: resolved_model(spec, study.seed) for name, spec in study.models.items()},
         "probes": [{"name": p.name, **plain_options(PROBES.create(p.name, p.options))} for p in study.probes],
     }

@@ -10,8 +10,8 @@ from shiftproof.catalogue import options_of
 from shiftproof.domains import Domains, load_domains
 from shiftproof.models import build_model, load_model
 from shiftproof.models.networks.heads import Head
-from shiftproof.studies.data import StudyData
-from shiftproof.studies.schema import Choice, ModelSpec, Pretrain, Study
+from shiftproof.runs.data import StudyData
+from shiftproof.runs.spec import Choice, ModelSpec, Pretrain, Study
 
 __all__ = ["first_alike", "first_phase", "new_head", "phase_data", "untrained"]
 

@@ -13,7 +13,7 @@ from shiftproof.perturbations.deformation import Ball
 from shiftproof.perturbations.threat import Threat
 from shiftproof.probes.attack import Attack
 from shiftproof.probes.probe import Probe
-from shiftproof.studies.data import StudyData
+from shiftproof.runs.data import StudyData
 from shiftproof.types import Finding
 
 __all__ = ["examine_model"]

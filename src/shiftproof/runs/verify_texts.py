@@ -9,7 +9,7 @@ from pathlib import Path
 from shiftproof.certification import Certificates
 from shiftproof.certification.logs import Log, write
 from shiftproof.domains import Domain
-from shiftproof.studies.run import Run
+from shiftproof.runs.run import Run
 from shiftproof.types import Finding
 
 __all__ = ["check_log", "check_report"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from shiftproof.evidence import Evidence, Measurement
 from shiftproof.types import Finding
 
-__all__ = ["sandwich_findings", "sandwich_summary"]
+__all__ = ["order_findings", "order_summary"]
 
 _SLACK = 1e-6
 """An attack of float32 may end this much outside its ball, relative to it."""
@@ -19,15 +19,15 @@ _EDGE = 6.5
 """Over the root of the votes, in scales of the noise: this far inside a radius, a majority is five deviations ahead."""
 
 
-def sandwich_findings(evidence: Evidence) -> Iterator[Finding]:
+def order_findings(evidence: Evidence) -> Iterator[Finding]:
     """Failures where the same classifier is certified and yet wrong; where classifiers differ, both numbers."""
     for part in evidence.by("model", "domain"):
         yield from _findings(part, f"{part[0].model} on {part[0].domain}")
 
 
-def sandwich_summary(evidence: Evidence) -> list[Finding]:
+def order_summary(evidence: Evidence) -> list[Finding]:
     """The same for a report: what is broken, one by one, or that nothing is, in a line."""
-    every = list(sandwich_findings(evidence))
+    every = list(order_findings(evidence))
     broken = [one for one in every if one.level != "pass"]
     held = [one for one in every if one.code == "sandwich-holds"]
     if broken or not held:

@@ -15,9 +15,9 @@ from shiftproof.errors import StudyError, UnknownName, UsageError, suggestion
 from shiftproof.models.networks.architecture import Front
 from shiftproof.models.networks.heads import Head
 from shiftproof.objectives import Recipe
-from shiftproof.studies.check import check_names
-from shiftproof.studies.schema import ModelSpec, Pretrain, Study
-from shiftproof.studies.yaml_files import Refused, parse_yaml
+from shiftproof.runs.check import check_names
+from shiftproof.runs.spec import ModelSpec, Pretrain, Study
+from shiftproof.runs.yaml_files import Refused, parse_yaml
 
 __all__ = ["apply_override", "find_study", "list_studies", "parse_study", "validated"]
 
@@ -28,7 +28,7 @@ _MOST_KEYS = 8
 
 def list_studies() -> dict[str, Path]:
     """The studies that come with shiftproof, by name."""
-    folder = Path(str(files("shiftproof.studies")))
+    folder = Path(str(files("shiftproof.runs"))) / "library"
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 

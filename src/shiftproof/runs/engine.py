@@ -24,17 +24,17 @@ from shiftproof.probes.probe import Probe
 from shiftproof.report.gallery import contact_sheet
 from shiftproof.report.requirements import Requirement
 from shiftproof.rng import fresh_seed
-from shiftproof.studies.data import StudyData, data_findings, load_study_data
-from shiftproof.studies.environment import environment
-from shiftproof.studies.examine import examine_model
-from shiftproof.studies.files import find_study
-from shiftproof.studies.gate import measurable
-from shiftproof.studies.jobs import card_of, kept_copy, model_file, train_to_file, training_findings
-from shiftproof.studies.pretraining import first_alike, untrained
-from shiftproof.studies.resolved import digest, resolved
-from shiftproof.studies.run import FORMAT, Run, sheet_path
-from shiftproof.studies.schema import Study
-from shiftproof.studies.seen import seen_in_training, seen_target
+from shiftproof.runs.data import StudyData, data_findings, load_study_data
+from shiftproof.runs.environment import environment
+from shiftproof.runs.examine import examine_model
+from shiftproof.runs.identity import digest, resolved
+from shiftproof.runs.measurable import measurable
+from shiftproof.runs.models import card_of, kept_copy, model_file, train_to_file, training_findings
+from shiftproof.runs.pretraining import first_alike, untrained
+from shiftproof.runs.run import FORMAT, Run, sheet_path
+from shiftproof.runs.seen import seen_in_training, seen_target
+from shiftproof.runs.spec import Study
+from shiftproof.runs.study_files import find_study
 from shiftproof.types import Finding
 
 __all__ = [

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from shiftproof.errors import StorageError
 from shiftproof.execution import bf16_problem, check_writable
-from shiftproof.studies.environment import CORE_PACKAGES, package_version
+from shiftproof.runs.environment import CORE_PACKAGES, package_version
 from shiftproof.types import Finding
 
 __all__ = ["examine"]

@@ -12,8 +12,8 @@ import numpy as np
 from shiftproof.domains import Domain, Domains, load_domains
 from shiftproof.domains.splits import first_samples, part_of, train_part
 from shiftproof.errors import DataError, UsageError
-from shiftproof.studies.schema import GIVEN, Study
-from shiftproof.studies.seen import seen_domains, was_trained_on
+from shiftproof.runs.seen import seen_domains, was_trained_on
+from shiftproof.runs.spec import GIVEN, Study
 from shiftproof.types import Finding
 
 __all__ = [

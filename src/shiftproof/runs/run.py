@@ -11,14 +11,14 @@ from shiftproof.catalogue import options_of
 from shiftproof.errors import DataError, UsageError
 from shiftproof.evidence import Evidence, EvidenceStore, Measurement, slug
 from shiftproof.evidence.certificates import certificates_in
+from shiftproof.evidence.order import order_summary
 from shiftproof.execution import read_json, write_atomically
 from shiftproof.models.networks.heads import Head
-from shiftproof.probes.sandwich import sandwich_summary
 from shiftproof.report import Report, write_report
 from shiftproof.report.page import FORMATS, render_page
 from shiftproof.report.requirements import Outcome, Requirement
-from shiftproof.studies.files import validated
-from shiftproof.studies.schema import Choice, Study
+from shiftproof.runs.spec import Choice, Study
+from shiftproof.runs.study_files import validated
 from shiftproof.types import Finding
 
 __all__ = ["FORMAT", "Run", "described", "log_path", "open_run", "sheet_path"]
@@ -73,7 +73,7 @@ class Run:
     def broken(self) -> list[Finding]:
         """Checks that failed: of data, of the model, of what can't be. That a model is bad is none of these."""
         said = [Finding(**finding) for finding in self.record["findings"]]
-        return [one for one in [*said, *sandwich_summary(self.evidence)] if one.level == "fail"]
+        return [one for one in [*said, *order_summary(self.evidence)] if one.level == "fail"]
 
     @property
     def samples(self) -> dict[str, dict[str, Any]]:

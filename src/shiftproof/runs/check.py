@@ -11,7 +11,7 @@ from shiftproof.models import MODELS
 from shiftproof.models.load import check_options, check_trained
 from shiftproof.objectives import OBJECTIVES, Objective
 from shiftproof.probes import PROBES
-from shiftproof.studies.schema import GIVEN, ModelSpec, Pretrain, Study
+from shiftproof.runs.spec import GIVEN, ModelSpec, Pretrain, Study
 from shiftproof.training.optimisers import check_recipe
 from shiftproof.training.selection import check_rule
 

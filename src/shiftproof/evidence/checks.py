@@ -1,0 +1,63 @@
+"""What evidence shows by itself: one answer for all samples, rules that prove nothing, guarantees carried to pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from shiftproof.evidence.evidence import Evidence
+from shiftproof.evidence.measurement import Measurement
+from shiftproof.types import Finding
+
+__all__ = ["constant_findings", "counterfactual_findings", "unsound_findings"]
+
+MOST = 0.9
+"""A model of which fewer samples keep their class elsewhere has learned what differs there."""
+
+
+def constant_findings(evidence: Evidence) -> Iterator[Finding]:
+    """One warning a model, setting and domain with one answer to all samples: what holds of it there says nothing."""
+    for probe, title in (("clean", "the model"), ("certify", "the certified classifier")):
+        for part in evidence.where(probe=probe).by("model", "setting"):
+            which = f" ({part[0].title})" if probe == "certify" else ""
+            constant = [one.domain for one in part if _is_constant(one)]
+            if constant:
+                message = f"{part[0].model}: {title}{which} gives one answer to every sample of {', '.join(constant)}"
+                yield Finding("warn", "constant-answer", f"{message}, and is robust there in that alone")
+
+
+def _is_constant(one: Measurement) -> bool:
+    return len(set(one["prediction"].tolist()) - {-1}) == 1 and len(set(one["label"].tolist())) > 1
+
+
+def unsound_findings(evidence: Evidence) -> Iterator[Finding]:
+    """One failure a model and rule that proves nothing: what it claims, and that it is not certified."""
+    for part in evidence.where(probe="certify").by("model", "setting"):
+        rule, scale = part[0].fact("unsound"), float(part[0].fact("scale"))
+        if rule:
+            held = np.concatenate([one["correct"] & (one["radius"] >= scale) for one in part])
+            message = (
+                f"{part[0].model}, {part[0].title}: the published rule claims {held.mean():.0%} at radius "
+                f"{scale:g}, and proves nothing; none of it is certified"
+            )
+            yield Finding("fail", "unsound-rule", message, {"rule": str(rule)})
+
+
+def counterfactual_findings(evidence: Evidence) -> Iterator[Finding]:
+    """Whether the guarantee that is carried across holds on the other side, and how much of it there is."""
+    for pairs in evidence.where(probe="counterfactual"):
+        radius, lead, constant = pairs["radius"], pairs["margin"], float(pairs.fact("constant"))
+        # what is there, in units of the input, must be no less than what was promised
+        actual = lead / constant if constant > 0 else np.where(lead > 0, np.inf, lead)
+        broken = (radius > 0) & (radius > actual * (1 + 1e-6) + 1e-6)
+        what = (
+            f"{pairs.model}: samples of {pairs.domain} as they would look elsewhere are "
+            f"{pairs['distance'].mean():.3g} away in the representation; {(radius > 0).mean():.0%} are guaranteed to "
+            "keep their class"
+        )
+        if broken.any():
+            yield Finding("fail", "transfer-broken", f"{what}, but {int(broken.sum())} have less than promised")
+        else:
+            kept = float((actual > 0).mean())
+            yield Finding("pass" if kept > MOST else "warn", "transfer-holds", f"{what}, {kept:.0%} do")

@@ -1,0 +1,20 @@
+"""One way from a question to a folder: studies, from YAML or from a verb, the engine that runs them, and runs."""
+
+from shiftproof.runs.audit import audit
+from shiftproof.runs.engine import run_study
+from shiftproof.runs.run import Run, open_run
+from shiftproof.runs.spec import Choice, ModelSpec, Study
+from shiftproof.runs.study_files import find_study, list_studies, parse_study
+
+__all__ = [
+    "Choice",
+    "ModelSpec",
+    "Run",
+    "Study",
+    "audit",
+    "find_study",
+    "list_studies",
+    "open_run",
+    "parse_study",
+    "run_study",
+]
