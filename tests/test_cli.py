@@ -49,20 +49,23 @@ def test_without_a_verb_help_is_shown(run: Call) -> None:
     assert run("--version")[1].startswith("shiftproof ")
 
 
-def test_train_writes_exactly_two_files(run: Call, tmp_path: Path) -> None:
+def test_train_writes_a_run_with_its_model_at_the_top(run: Call, tmp_path: Path) -> None:
     code, out, _ = run(*train("--out", tmp_path / "m", "--json"))
     assert code == 0
     result = json.loads(out.strip().splitlines()[-1])
     assert set(result["accuracy"]) == {"e=0.1", "e=0.2", "e=0.9"}
     assert result["model"] == str(tmp_path / "m" / "model.safetensors")
-    assert files_below(tmp_path / "m") == {"model.safetensors", "model.json"}
+    found = files_below(tmp_path / "m")
+    assert {"model.safetensors", "model.json", "run.json", "report.html", "tables/accuracy.csv"} <= found
+    assert not [name for name in found if name.startswith(("models/", "checkpoints/"))]
+    assert run("report", tmp_path / "m", "--format", "csv")[0] == 0
     load_model(f"file:{tmp_path / 'm'}")
     # the same command again trains nothing and says the same
     code, out, _ = run(*train("--out", tmp_path / "m", "--json"))
     assert (code, json.loads(out)["accuracy"]) == (0, result["accuracy"])
     code, _, err = run(*train("--out", tmp_path / "m", "--seed", 1))
     assert code == 1
-    assert "was trained otherwise" in err
+    assert "holds a run with other seed; choose another --out" in err
 
 
 def test_train_prints_a_table(run: Call, tmp_path: Path) -> None:
@@ -98,7 +101,7 @@ def test_train_into_the_current_folder(run: Call, tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     os.chdir(tmp_path / "here")
     assert run(*train("--out", "."))[0] == 0
-    assert files_below(tmp_path / "here") == {"model.safetensors", "model.json"}
+    assert {"model.safetensors", "model.json", "run.json"} <= files_below(tmp_path / "here")
 
 
 def test_a_short_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
@@ -353,7 +356,7 @@ def test_an_interrupt_exits_130_and_the_same_command_goes_on(tmp_path: Path) -> 
     command += ["--set", "training.steps=20000", "--set", "training.evaluate_every=100"]
     with ignoring_interrupts():
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    checkpoint = tmp_path / "m.ckpt"
+    checkpoint = tmp_path / "m" / "checkpoints" / "mlp.ckpt"
     while not checkpoint.exists() and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
@@ -361,7 +364,7 @@ def test_an_interrupt_exits_130_and_the_same_command_goes_on(tmp_path: Path) -> 
     assert process.returncode == 130, err
     assert "run the same command again to continue" in err
     assert "Traceback" not in err
-    assert not (tmp_path / "m").exists()
+    assert not (tmp_path / "m" / "model.safetensors").exists()
     step = torch.load(checkpoint, weights_only=True)["step"]
     assert 0 < step < 20000
     again = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -378,28 +378,32 @@ def test_the_train_command_in_two_phases(run: Call, tmp_path: Path, monkeypatch:
     code, out, err = run(*wanted, "--out", tmp_path / "m", "--json")
     assert code == 0, err
     assert phases == ["pre-training", "training"]
-    assert {path.name for path in (tmp_path / "m").iterdir()} == {"model.safetensors", "model.json"}
-    assert {path.name for path in (tmp_path / "m.pretrained").iterdir()} == {"model.safetensors", "model.json"}
-    assert not list(tmp_path.glob("*.ckpt"))
-    first, last = (load_model(f"file:{tmp_path / name}") for name in ("m.pretrained", "m"))
+    names = {path.name for path in (tmp_path / "m").iterdir()}
+    both = {f"{stem}.{suffix}" for stem in ("model", "model-pretrained") for suffix in ("safetensors", "json")}
+    assert both <= names
+    assert not list((tmp_path / "m").rglob("*.ckpt"))
+    kept = tmp_path / "m" / "model-pretrained.safetensors"
+    first, last = load_model(f"file:{kept}"), load_model(f"file:{tmp_path / 'm'}")
     assert same(weights(first.encoder), weights(last.encoder))  # type: ignore[arg-type]
     assert isinstance(last.head, nn.Sequential)
     card = json.loads((tmp_path / "m" / "model.json").read_text())
     assert card["initial"]["objective"]["name"] == "gaussian"
     # the second phase is done again, the first is not
-    accuracy, written = json.loads(out.splitlines()[-1])["accuracy"], (tmp_path / "m.pretrained").stat().st_mtime_ns
-    shutil.rmtree(tmp_path / "m")
+    accuracy, written = json.loads(out.splitlines()[-1])["accuracy"], kept.stat().st_mtime_ns
+    for name in ("model.safetensors", "model.json"):
+        (tmp_path / "m" / name).unlink()
+    shutil.rmtree(tmp_path / "m" / "evidence")
     code, out, err = run(*wanted, "--out", tmp_path / "m", "--json")
     assert (code, json.loads(out.splitlines()[-1])["accuracy"]) == (0, accuracy)
     assert phases == ["pre-training", "training", "training"]
-    assert (tmp_path / "m.pretrained").stat().st_mtime_ns == written
+    assert kept.stat().st_mtime_ns == written
     # another first phase is another model, wherever it is kept
     other = command("pretrain.data=rotated-digits", "pretrain.source=angle=15")
-    assert "was trained otherwise" in run(*other, "--out", tmp_path / "m")[2]
-    shutil.rmtree(tmp_path / "m")
-    kept = f"{tmp_path / 'm.pretrained' / 'model.safetensors'} holds a model that was trained otherwise"
-    assert kept in run(*other, "--out", tmp_path / "m")[2]
-    assert not (tmp_path / "m").exists()
+    assert "holds a run with other pretrain; choose another --out" in run(*other, "--out", tmp_path / "m")[2]
+    (tmp_path / "m" / "run.json").unlink()
+    (tmp_path / "m" / "model.json").unlink()
+    otherwise = f"{kept} holds a model that was trained otherwise"
+    assert otherwise in run(*other, "--out", tmp_path / "m")[2]
 
 
 def test_a_target_that_the_first_phase_has_seen_is_not_unseen(run: Call, tmp_path: Path) -> None:

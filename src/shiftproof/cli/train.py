@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from shiftproof.cli.options import (
+    EXIT_FAILED,
     Architecture,
     AsJson,
     Data,
     Device,
+    Estimate,
+    Limit,
+    Require,
+    SampleSeed,
     Seed,
     Set,
     Workers,
     accuracy_json,
+    outcomes_now,
     say,
     show_accuracy,
+    show_costs,
     show_findings,
     show_json,
+    show_outcomes,
     with_architecture,
 )
+
+if TYPE_CHECKING:
+    from shiftproof.runs import Study
 
 __all__ = ["command"]
 
@@ -43,11 +53,17 @@ def command(
         Path | None, typer.Option("--out", help="Folder for the model.", show_default="runs/train-<hash>")
     ] = None,
     set_: Set = None,
+    limit: Limit = None,
+    sample_seed: SampleSeed = 0,
+    require: Require = None,
+    estimate: Estimate = False,
     workers: Workers = None,
     device: Device = "auto",
     json: AsJson = False,
 ) -> None:
-    """Train a model on the source domains and measure it on all; writes model.safetensors and model.json.
+    """Train a model on the source domains and measure it on all; the same command continues where it was stopped.
+
+    Writes a run with model.safetensors and model.json at its top: --model file:DIR takes it.
 
     --set changes options of data, model, objective and training: --set data.size=28 --set objective.sigma=0.5 --set
     training.steps=200. --set selection=last says which weights are kept. On a trained model, --model file:DIR --set
@@ -57,57 +73,43 @@ def command(
     import os
     from dataclasses import asdict
 
-    from shiftproof.evidence import Evidence, EvidenceStore
-    from shiftproof.execution import check_writable
-    from shiftproof.probes import run_probe
-    from shiftproof.probes.clean import Clean
-    from shiftproof.report import accuracy_table, shift_findings
-    from shiftproof.runs.data import data_findings, load_study_data
-    from shiftproof.runs.identity import digest, resolved
-    from shiftproof.runs.models import train_to_file, training_findings
-    from shiftproof.runs.seen import seen_target
+    from shiftproof.models import read_card
+    from shiftproof.report.requirements import Requirement
+    from shiftproof.runs.engine import prepare_study, run_study
+    from shiftproof.runs.estimate import estimate_study
+    from shiftproof.runs.models import model_file
 
-    study = _study(data, source, target, model, objective, seed, with_architecture(set_, architecture))
-    config = resolved(study)
-    folder = out or Path("runs") / f"train-{digest(config)}"
-    check_writable(folder)
-    loaded = load_study_data(study)
-    beside, before = str(folder.resolve()), (folder / "model.json").is_file()
-    trained, card = train_to_file(
-        study.models["model"],
-        loaded,
-        folder / "model.safetensors",
-        Path(f"{beside}.ckpt"),
-        seed=seed,
-        data=config["data"],
-        extractor=(Path(f"{beside}.pretrained", "model.safetensors"), Path(f"{beside}.pretrained.ckpt")),
-        device=device,
-        progress="lines",
-    )
-    count = workers or os.cpu_count() or 1
-    with tempfile.TemporaryDirectory() as scratch:
-        store = EvidenceStore(Path(scratch))
-        rows = [
-            run_probe(Clean(), trained, place, store, model_name=model, seed=seed, workers=count)
-            for place in loaded.measured
-        ]
-    table = accuracy_table(Evidence.concat(rows), loaded.sources.names, target, seed)
-    kept = card["selection"]
-    counts = {domain.name: domain.class_counts for domain in loaded.domains}
-    findings = [*shift_findings(table, counts), *data_findings(loaded)]
-    findings += training_findings(model, study.models["model"], trained, loaded.sources)
-    findings += seen_target(model, card, data, loaded.target)
-    if json:
-        result = {"model": str(folder / "model.safetensors"), "selected": kept, "seconds": card["seconds"]}
-        result |= {key: value[model] for key, value in accuracy_json(table).items()}
-        show_json(result | {"findings": [asdict(finding) for finding in findings]})
+    asked = {"source": source, "target": target, "limit": limit, "sample_seed": sample_seed}
+    study = _study(data, model, objective, seed, with_architecture(set_, architecture), asked)
+    (name,), count = study.models, workers or os.cpu_count() or 1
+    requirements = [Requirement.parse(text) for text in require or []]
+    prepared = prepare_study(study)
+    if estimate:
+        show_costs(estimate_study(prepared, count), json)
         return
-    show_accuracy(table)
-    show_findings(findings)
-    say(f"\nkept    step {kept['step']} of {card['recipe']['steps']} ({_why(kept)})")
-    say(f"model   {folder / 'model.safetensors'}{' (was there already)' if before else ''}")
-    if study.models["model"].pretrain is not None:
-        say(f"before  {Path(f'{folder}.pretrained', 'model.safetensors')}")
+    folder = out or prepared.default_folder
+    path = model_file(folder, study, name)
+    before = path.is_file()
+    run = run_study(prepared, folder, workers=count, device=device, progress="lines", require=requirements)
+    run.export()
+    content, card, outcomes = run.content(), read_card(path), outcomes_now(run, require)
+    kept = card["selection"]
+    if json:
+        result = {"model": str(path), "run": str(run.folder), "selected": kept, "seconds": card["seconds"]}
+        result |= {key: value[name] for key, value in accuracy_json(content.table()).items()}
+        result["findings"] = [asdict(finding) for finding in run.findings]
+        show_json(result | {"requirements": [asdict(one) for one in outcomes]})
+    else:
+        show_accuracy(content.table())
+        show_findings(run.findings)
+        say(f"\nkept    step {kept['step']} of {card['recipe']['steps']} ({_why(kept)})")
+        say(f"model   {path}{' (was there already)' if before else ''}")
+        if study.models[name].pretrain is not None:
+            say(f"before  {path.with_name('model-pretrained.safetensors')}")
+        say(f"report  {run.folder / 'report.html'}")
+        show_outcomes(outcomes)
+    if any(not one.met for one in outcomes):
+        raise typer.Exit(EXIT_FAILED)
 
 
 def _why(kept: dict[str, Any]) -> str:
@@ -119,23 +121,17 @@ def _why(kept: dict[str, Any]) -> str:
     return f"{accuracy}; by {kept['rule']}"
 
 
-def _study(
-    data: str, source: str | None, target: str | None, model: str, objective: str, seed: int, changes: list[str]
-) -> Any:
+def _study(data: str, model: str, objective: str, seed: int, changes: list[str], asked: dict[str, Any]) -> Study:
     """The command line as a study of one model, so that both are checked by the same rules."""
     from shiftproof.errors import UsageError
+    from shiftproof.runs.one_model import model_title
     from shiftproof.runs.study_files import apply_override, validated
 
     one: dict[str, Any] = {"model": {"name": model}, "objective": {"name": objective}, "training": {}}
-    document: dict[str, Any] = {
-        "name": "train",
-        "data": {"name": data},
-        "seed": seed,
-        "target": target,
-        "source": source,
-    }
+    document: dict[str, Any] = {"name": "train", "data": {"name": data}, "seed": seed, "at_top": True, **asked}
     for change in changes:
         if (whole := change.partition("=")[0].strip()) in ("model", "objective"):
             raise UsageError(f"--set {change} would replace the whole {whole}: name it with --{whole}")
         apply_override(document if change.startswith("data.") else one, change)
-    return validated({**document, "models": {"model": one}}, "command line")
+    title = model_title(model)
+    return validated({**document, "title": f"Training of {title}", "models": {title: one}}, "command line")

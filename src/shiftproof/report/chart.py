@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from shiftproof.report.tables import Table
@@ -51,6 +53,12 @@ def accuracy_chart(table: Table, classes: int) -> dict[str, Any]:
 
 def chart_svg(specification: dict[str, Any]) -> str:
     """The chart as SVG text."""
+    return _svg(json.dumps(specification))
+
+
+@lru_cache(maxsize=64)
+def _svg(specification: str) -> str:
+    # a page and a file show the same drawing, which takes a part of a second
     import vl_convert
 
     return str(vl_convert.vegalite_to_svg(specification))

@@ -193,7 +193,9 @@ class Planned:
                 probes = [PROBES.create(choice.name, choice.options) for choice in study.probes]
                 found += examine_model(subject.model, self.data, pixels, probes, study.seed)
                 bar.advance()
-            card = kept_copy(subject.model, dict(subject.card), subject.sources, model_file(folder, subject.name))
+            card = kept_copy(
+                subject.model, dict(subject.card), subject.sources, model_file(folder, study, subject.name)
+            )
             models = {subject.name: (subject.model, card)}
             return measure_models(folder, study, record, self.data, models, found, workers, progress)
 

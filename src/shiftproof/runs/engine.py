@@ -259,7 +259,7 @@ def _model(
     progress: Mode,
     taken: nn.Module | None,
 ) -> tuple[nn.Module, dict[str, Any]]:
-    spec, path = study.models[name], model_file(folder, name)
+    spec, path = study.models[name], model_file(folder, study, name)
     if taken is not None:
         return taken, kept_copy(taken, card_of(spec.model.name), data.sources, path)
     return train_to_file(
@@ -272,7 +272,7 @@ def _model(
         extractor=_extractor(folder, study, name),
         device=device,
         progress=progress,
-        label=f"training {name}",
+        label="training" if study.at_top else f"training {name}",
     )
 
 
@@ -343,10 +343,15 @@ def start_or_continue(folder: Path, record: dict[str, Any], seed: int | None = N
 
 def _differs(before: Mapping[str, Any], record: Mapping[str, Any]) -> str | None:
     """What another run was asked, in words; None if that is the same, or differs in the data alone."""
-    one, other = ({**run.get("config", {}), "fingerprints": None} for run in (before, record))
-    other = json.loads(json.dumps(other))
-    changed = sorted(key for key in {*one, *other} if one.get(key) != other.get(key))
+    one, other = (_flat(json.loads(json.dumps(run.get("config", {})))) for run in (before, record))
+    changed = sorted({key for key in {*one, *other} if one.get(key) != other.get(key)} - {"fingerprints"})
     return None if not changed else f"other {', '.join(changed)}"
+
+
+def _flat(config: dict[str, Any]) -> dict[str, Any]:
+    """What was asked of a run of one model, its objective and recipe beside its data and probes."""
+    models = config.pop("models", {})
+    return {**config, **next(iter(models.values()))} if len(models) == 1 else {**config, "models": models}
 
 
 def _has_own_noise(record: Mapping[str, Any]) -> bool:
@@ -358,6 +363,6 @@ def _extractor(folder: Path, study: Study, name: str) -> tuple[Path, Path] | Non
     """Weights and checkpoint of what a model is pre-trained to."""
     if study.models[name].pretrain is None:
         return None
-    path = model_file(folder, first_alike(study, name))
+    path = model_file(folder, study, first_alike(study, name))
     stem = f"{path.stem}-pretrained"
     return path.with_name(f"{stem}{path.suffix}"), folder / "checkpoints" / f"{stem}.ckpt"

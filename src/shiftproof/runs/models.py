@@ -22,7 +22,7 @@ from shiftproof.runs.data import StudyData
 from shiftproof.runs.environment import environment
 from shiftproof.runs.identity import digest, given, objective_of, resolved_model
 from shiftproof.runs.pretraining import first_phase, new_head, phase_data, untrained
-from shiftproof.runs.spec import Choice, ModelSpec
+from shiftproof.runs.spec import Choice, ModelSpec, Study
 from shiftproof.training import Fit, train
 from shiftproof.types import Finding
 
@@ -126,14 +126,14 @@ def card_of(name: str) -> dict[str, Any]:
     return read_card(path) if path is not None and path.with_suffix(".json").is_file() else {}
 
 
-def load_trained(spec: ModelSpec, sources: Domains, folder: Path, name: str) -> nn.Module:
+def load_trained(study: Study, sources: Domains, folder: Path, name: str) -> nn.Module:
     """The model called `name` of a run, as it is on disk."""
-    return _reload(spec, sources, model_file(folder, name))
+    return _reload(study.models[name], sources, model_file(folder, study, name))
 
 
-def model_file(folder: Path, name: str) -> Path:
+def model_file(folder: Path, study: Study, name: str) -> Path:
     """Where a run keeps a model."""
-    return folder / "models" / f"{slug(name)}.safetensors"
+    return folder / ("model.safetensors" if study.at_top else f"models/{slug(name)}.safetensors")
 
 
 def _reload(spec: ModelSpec, sources: Domains, path: Path) -> nn.Module:

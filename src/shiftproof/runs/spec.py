@@ -76,6 +76,7 @@ class Study(BaseModel):
 
     `limit` takes so many samples of a domain, at random by `sample_seed`; `split` says of which part of each domain.
     `calibration` names domains whose training samples may shape a classifier; without it, those of all sources may.
+    With `at_top` its one model lies at the top of the run's folder, as model.safetensors and model.json.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -92,6 +93,7 @@ class Study(BaseModel):
     limit: Annotated[int, Field(strict=True, ge=1)] | None = None
     prefix: Annotated[int, Field(strict=True, ge=1)] | None = None
     calibration: Names | None = None
+    at_top: bool = False
     models: dict[str, ModelSpec] = Field(min_length=1)
     probes: tuple[Choice, ...] = Field(default=(Choice(name="clean"),), min_length=1)
 

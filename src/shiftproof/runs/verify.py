@@ -58,7 +58,7 @@ def verify_folder(folder: Path, *, seed: int, part: int = 24, trust: Trust = NOT
 
 def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
     data = load_study_data(run.study, run.record.get("left_out"), run.record.get("parts"))
-    models = {name: load_trained(spec, data.sources, run.folder, name) for name, spec in run.study.models.items()}
+    models = {name: load_trained(run.study, data.sources, run.folder, name) for name in run.study.models}
     yield from _hashes(run, data, models)
     certifying = {
         setting: (probe, certifier)
