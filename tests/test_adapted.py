@@ -227,7 +227,7 @@ def test_one_sigma_of_several_is_chosen_on_calibration_images() -> None:
 # the engine's promises hold for several models too
 
 
-@pytest.mark.parametrize("rule", ["selection", "agreement"])
+@pytest.mark.parametrize("rule", [pytest.param("selection", marks=pytest.mark.slow), "agreement"])
 def test_order_parts_restarts_and_workers_change_nothing(rule: str, tmp_path: Path) -> None:
     domain = sp.load_domains("digits")["digits"]
     fit = sp.train(sp.build_model("cnn", domain, width=4), domain, sp.objectives.Gaussian(0.25), recipe={"steps": 30})

@@ -19,6 +19,7 @@ from shiftproof.certification import CERTIFIERS
 from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import CheckFailed, DataError, UsageError
+from shiftproof.execution.tables import hash_table
 from shiftproof.perturbations.deformation import as_ball
 from shiftproof.runs.audit import audit, plan_audit
 from shiftproof.runs.plan import EFFORTS, Wanted, fitting_plan, parse_budget
@@ -152,7 +153,8 @@ def test_an_audit_that_was_stopped_ends_the_same(
     monkeypatch.setattr(MODULE, "fitting_plan", lambda *_: pytest.fail("the plan was made again"))
     continued = audit(fitted, *few, out=tmp_path / "part", **options)
     one, other = (run.evidence.to_arrow().drop(["seconds"]) for run in (continued, whole))
-    assert one.equals(other)
+    # bit by bit: what is not a number is equal to itself
+    assert hash_table(one) == hash_table(other)
 
 
 def test_a_folder_of_another_audit_is_refused(few: tuple[Domains, Domain], fitted: nn.Module, tmp_path: Path) -> None:
@@ -463,7 +465,10 @@ class TestCommandLine:
         assert "a network without training" in err
 
 
-def test_planning_looks_before_it_writes(few: tuple[Domains, Domain], fitted: nn.Module, tmp_path: Path) -> None:
+def test_planning_looks_before_it_writes(
+    few: tuple[Domains, Domain], fitted: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shiftproof.probes.costs._TRIAL_SECONDS", 0.1)
     subject = Subject(fitted, *few)
     wanted = Wanted((as_ball("l2:0.25"),), tuple(usual_certifiers(subject)), ())
     planned = plan_audit(subject, wanted, 10, "2m", out=tmp_path / "run", progress="off")

@@ -106,7 +106,7 @@ def test_train_into_the_current_folder(run: Call, tmp_path: Path) -> None:
 
 def test_a_short_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
     """The quickstart with a tenth of its training and few samples: every stage, none of its figures."""
-    short = ("--set", "training.steps=100", "--set", "limit=40", "--out", tmp_path / "run")
+    short = ("--set", "training.steps=100", "--set", "limit=30", "--out", tmp_path / "run")
     code, out, _ = run("run", "quickstart", *short, "--json")
     assert code == 0
     result = json.loads(out.strip().splitlines()[-1])
@@ -189,6 +189,8 @@ def test_doctor(run: Call) -> None:
 
 def test_estimate(run: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shiftproof.runs.estimate.PROBE_SECONDS", 0.1)
+    monkeypatch.setattr("shiftproof.probes.costs._TRIAL_SECONDS", 0.1)
+    monkeypatch.setattr("shiftproof.certification.sampling.estimate.RATE_SECONDS", 0.05)
     code, out, _ = run("estimate", "quickstart", "--json")
     assert code == 0
     assert json.loads(out)["forward_passes"] > 256_000

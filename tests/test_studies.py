@@ -136,7 +136,7 @@ def test_the_same_study_is_not_run_twice(finished: Path) -> None:
 
 
 def test_another_study_does_not_overwrite_a_run(finished: Path) -> None:
-    with pytest.raises(UsageError, match="another study or other settings"):
+    with pytest.raises(UsageError, match="holds a run with other models"):
         run_study(parse_study(SMALL.replace("40", "41"), "small", "small"), finished)
 
 

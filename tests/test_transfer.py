@@ -267,7 +267,7 @@ def test_a_study_in_two_phases(finished: Path) -> None:
     assert "pre-trained on rotated-digits: erm" in facts["model small"]
     assert "head=" not in facts["model free"]
     extractor = load_model(f"file:{finished / 'models' / 'small-pretrained.safetensors'}")
-    models = {name: load_trained(spec, DIGITS, finished, name) for name, spec in study.models.items()}
+    models = {name: load_trained(study, DIGITS, finished, name) for name in study.models}
     encoders = {name: weights(model.encoder) for name, model in models.items()}  # type: ignore[arg-type]
     before = weights(extractor.encoder)  # type: ignore[arg-type]
     # BatchNorm statistics included
@@ -424,7 +424,7 @@ def test_a_command_that_makes_no_sense_leaves_nothing(run: Call, tmp_path: Path)
     for changes, sentence in {
         ("pretrain.data=colored-digits",): "does not fit those of (1, 8, 8)",
         ("pretrain.data=nowhere",): "unknown data set 'nowhere'",
-        ("pretrain.objective=erm",): "the key 'models.model.pretrain.data' is missing",
+        ("pretrain.objective=erm",): "the key 'models.cnn.pretrain.data' is missing",
         ("pretrain=digits",): "pretrain should be a name, or a mapping with its keys",
         ("pretrain.data=digits", "model.head_width=3"): "head_width of model 'cnn' is 3",
     }.items():

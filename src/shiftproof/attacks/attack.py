@@ -33,6 +33,7 @@ __all__ = [
     "attack",
     "attack_samples",
     "check_eps",
+    "check_size",
     "check_victim",
     "craft",
     "one_domain",
@@ -304,6 +305,20 @@ def check_eps(threat: Ball) -> None:
     """Refuse an eps that was meant for pixels from 0 to 255: samples of a domain are in [0, 1]."""
     if threat.norm == "linf" and threat.eps > 1:
         raise UsageError(f"eps is {threat.eps:g}: images are in [0, 1]; did you mean {threat.eps:g}/255?")
+
+
+def check_size(threat: Ball, shape: tuple[int, ...]) -> None:
+    """Refuse a size of 0, one that was meant for pixels from 0 to 255, or one that turns any image into any other."""
+    if threat.eps == 0:
+        raise UsageError(f"eps is 0: within {threat.kind}:0 nothing changes; write a size above 0, such as linf:8/255")
+    if not isinstance(threat, Threat):
+        return
+    check_eps(threat)
+    diameter = float(threat.size(torch.ones(1, *shape)))
+    if threat.eps >= diameter:
+        guess = f"did you mean {threat.norm}:{threat.eps / 255:.3g}, in pixel values from 0 to 1?"
+        message = f"any image is within {threat.norm} {diameter:.3g} of any other"
+        raise UsageError(f"eps is {threat.eps:g}, but {message}; {guess}")
 
 
 @dataclass(frozen=True, eq=False)

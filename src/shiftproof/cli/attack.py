@@ -134,6 +134,7 @@ def _probe(
     options: dict[str, Any],
 ) -> dict[str, Any]:
     """The probe that was typed."""
+    from shiftproof.attacks import ATTACKS
     from shiftproof.errors import UsageError
     from shiftproof.perturbations import Deformation
 
@@ -142,6 +143,8 @@ def _probe(
     ball = _threat(threat, eps)
     name = attack or ("spatial" if isinstance(ball, Deformation) else "pgd")
     more = {} if steps is None else {"steps": steps}
+    # made once here, where a threat that the attack does not know is still what was typed
+    ATTACKS.create(name, {"threat": ball, **more, **options})
     found: dict[str, Any] = {"name": "attack", "attack": {"name": name, "threat": ball.spec, **more, **options}}
     found |= {} if eps is None else {"eps": eps}
     return found | ({} if smoothed is None else {"smoothed": smoothed})

@@ -119,7 +119,7 @@ def absolute(spec: str) -> str:
     """file:PATH, folder:PATH and hf:PATH as they are found from anywhere."""
     kind, colon, path = spec.partition(":")
     local = kind in ("file", "folder") or (kind == "hf" and Path(path).is_dir())
-    return f"{kind}:{Path(path).resolve()}" if colon and local else spec
+    return f"{kind}:{Path(path).resolve()}" if colon and path and local else spec
 
 
 def repeat_command(seed: int) -> str:

@@ -111,4 +111,4 @@ class Evidence:
 
 def _repeated(value: Any, times: int) -> Any:
     plain = value if value is None or isinstance(value, str | bool | int | float) else repr(value)
-    return pa.nulls(times, pa.string()) if plain is None else pa.repeat(pa.scalar(plain), times)
+    return pa.nulls(times) if plain is None else pa.repeat(pa.scalar(plain), times)

@@ -66,11 +66,15 @@ class EvidenceStore:
         """Write what a probe that has ended measured, in one atomic step: facts once, columns one below the other."""
         table = pa.concat_tables([one.table for one in evidence])
         facts = [{**one.facts, "samples": len(one)} for one in evidence]
-        notes = {_FACTS: _json({"format": FORMAT, "facts": facts}), _IDENTITY: _json(identity)}
+        notes = {_FACTS: json.dumps({"format": FORMAT, "facts": facts}).encode(), _IDENTITY: _json(identity)}
         notes[_SEAL] = hash_table(table, _json(facts)).encode()
         buffer = io.BytesIO()
         pq.write_table(table.replace_schema_metadata(notes), buffer)
         write_atomically(path, buffer.getvalue())
+
+    def read_file(self, path: Path) -> StoredFile:
+        """One finished file, with what it says of itself."""
+        return _read(path)
 
     def files(self) -> Iterator[StoredFile]:
         """Every finished file, with what it says of itself."""

@@ -25,7 +25,7 @@ def hash_table(table: Any, *notes: bytes) -> str:
             lengths = pc.binary_length(pc.fill_null(column, ""))
             digest.update(lengths.to_numpy().astype(np.int64).tobytes())
             digest.update(_text(column))
-        else:
+        elif not pa.types.is_null(column.type):
             plain = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
             digest.update(pc.fill_null(plain, 0).to_numpy(zero_copy_only=False).tobytes())
     return digest.hexdigest()

@@ -14,7 +14,7 @@ from pydantic import PlainValidator
 from torch import Tensor, nn
 
 from shiftproof.attacks import Base, Smoothed
-from shiftproof.attacks.attack import Judging, as_attack, as_victim, attack_samples, check_eps, check_victim
+from shiftproof.attacks.attack import Judging, as_attack, as_victim, attack_samples, check_eps, check_size, check_victim
 from shiftproof.attacks.result import CHANGED
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
@@ -73,7 +73,10 @@ class Attack(Probe):
         for eps in self.budgets:
             check_eps(self.attack.threat.at(eps))
         if max(self.budgets) == 0:
-            raise UsageError(f"the attack's eps is 0, within which nothing changes: {self.attack.threat.spec}")
+            raise UsageError(
+                f"eps is 0: within {self.attack.threat.kind}:0 nothing changes; write a size above 0, such as "
+                "linf:8/255"
+            )
 
     @property
     def budgets(self) -> tuple[float, ...]:
@@ -142,6 +145,12 @@ class Attack(Probe):
         seconds = len(domain) * each / min(workers, len(domain.in_blocks(_TOGETHER)))
         passes = len(domain) * self.passes(model)
         return Cost(passes, seconds, passes, seconds)
+
+    def check(self, model: nn.Module, domain: Domain, calibration: object) -> None:
+        """Refuse a size that changes nothing or turns any image into any other, and a model that can't be attacked."""
+        for eps in {*self.eps, self.attack.threat.eps}:
+            check_size(self.attack.threat.at(eps), domain.shape)
+        check_victim(self._victim(model, 0), domain)
 
     def findings(self) -> Iterator[Finding]:
         """What weakens the attack within any of its sizes; each thing once."""

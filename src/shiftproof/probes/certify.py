@@ -75,7 +75,8 @@ class Certify(Probe):
     def __post_init__(self) -> None:
         object.__setattr__(self, "certifier", as_certifiers(self.certifier))
         object.__setattr__(self, "alphas", as_alphas(self.alphas))
-        voting = all(isinstance(one, RandomizedSmoothing) for one in self.certifiers)
+        # a class of one's own may certify otherwise, alone
+        voting = all(type(one) is RandomizedSmoothing for one in self.certifiers)
         if not self.certifiers:
             raise UsageError("there is no certifier in the list")
         if self.alphas and not voting:
@@ -115,11 +116,10 @@ class Certify(Probe):
             label=task.label,
             calibration=task.calibration,
         )
-        first = self.certifiers[0]
-        if isinstance(first, RandomizedSmoothing):
-            counted: list[Certificates] = first.together(job, self.certifiers)  # type: ignore[arg-type]
+        if len(self.certifiers) > 1:
+            counted: list[Certificates] = RandomizedSmoothing.together(job, self.certifiers)  # type: ignore[arg-type]
         else:
-            counted = [first.certify(job)]
+            counted = [self.certifiers[0].certify(job)]
         every = [*counted, *(one.at_alpha(alpha) for alpha in self.alphas for one in counted)]
         return [
             Result(certificate_columns(one), certificate_facts(one) | {"setting": setting})

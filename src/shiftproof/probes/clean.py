@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from shiftproof.attacks import Base
+from shiftproof.attacks.attack import check_victim
 from shiftproof.domains import Domain
 from shiftproof.probes.blocks import Columns, ProbeTask, answers_of, measure_blocks
 from shiftproof.probes.costs import block_cost
@@ -22,6 +24,10 @@ class Clean(Probe):
     def collect(self, task: ProbeTask) -> list[Result]:
         """Predictions of all samples."""
         return [Result(measure_blocks(self.measure, task))]
+
+    def check(self, model: nn.Module, domain: Domain, calibration: object) -> None:
+        """Refuse a model that does not take the samples, or has no logit for each of their classes."""
+        check_victim(Base(model), domain)
 
     def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
         """One pass a sample."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from shiftproof.attacks.attack import as_victim, check_victim
+from shiftproof.attacks.attack import as_victim, check_size, check_victim
 from shiftproof.attacks.victim import frozen
 from shiftproof.certification import Certifier
 from shiftproof.domains import Domain, Domains
@@ -40,7 +40,6 @@ from shiftproof.runs.subject import (
     THREATS,
     Subject,
     applicable,
-    check_size,
     measured_data,
     measured_parts,
     oddities,

@@ -35,6 +35,7 @@ from shiftproof.runs.run import FORMAT, Run, sheet_path
 from shiftproof.runs.seen import seen_in_training, seen_target
 from shiftproof.runs.spec import Study
 from shiftproof.runs.study_files import find_study
+from shiftproof.training.machine import find_device
 from shiftproof.types import Finding
 
 __all__ = [
@@ -113,6 +114,7 @@ def run_study(
     prepared = study if isinstance(study, Prepared) else prepare_study(study)
     study, data, config = prepared.study, prepared.data, prepared.config
     _check_required(require, study, data)
+    find_device(device)
     folder = Path(out) if out else prepared.default_folder
     check_writable(folder)
     with only_one(folder):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from shiftproof.catalogue import options_of
@@ -11,7 +12,7 @@ from shiftproof.certification import CERTIFIERS, Certifier
 from shiftproof.domains.splits import check_part
 from shiftproof.errors import UsageError
 from shiftproof.models import MODELS
-from shiftproof.models.load import check_trained, model_path
+from shiftproof.models.load import check_trained
 from shiftproof.perturbations.noise import Noise, as_record
 from shiftproof.runs.spec import Study
 from shiftproof.runs.study_files import validated
@@ -58,9 +59,10 @@ class OneModel:
 def model_title(model: str) -> str:
     """What tables call a model: the function, the file, or the folder of a file that is called model."""
     if not model.startswith("file:"):
-        return model.rsplit(":", 1)[-1]
-    path = model_path(model)
-    return path.resolve().parent.name if path.stem == "model" else path.stem
+        return model.rsplit(":", 1)[-1] or "model"
+    path = Path(model.removeprefix("file:")).resolve()
+    path = path / "model.safetensors" if path.is_dir() else path
+    return (path.parent.name if path.stem == "model" else path.stem) or "model"
 
 
 def certifier_config(certifier: Certifier) -> dict[str, Any]:

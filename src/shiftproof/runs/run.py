@@ -14,6 +14,7 @@ from shiftproof.evidence.certificates import certificates_in
 from shiftproof.evidence.order import order_summary
 from shiftproof.execution import read_json, write_atomically
 from shiftproof.models.networks.heads import Head
+from shiftproof.probes import PROBES
 from shiftproof.report import Report, write_report
 from shiftproof.report.page import FORMATS, render_page
 from shiftproof.report.requirements import Outcome, Requirement
@@ -142,21 +143,24 @@ class Run:
         )
 
 
-def open_run(folder: Path | str) -> Run:
-    """A run from its folder; nothing is loaded but the record and the evidence."""
+def open_run(folder: Path | str, *, unfinished: bool = False) -> Run:
+    """A run from its folder; nothing is loaded but the record and the evidence. One that lacks some is refused, unless
+    `unfinished` takes what is there.
+    """
     folder = Path(folder)
     record = read_json(folder / "run.json", DataError)
     if record.get("format") != FORMAT:
         raise DataError(f"{folder} does not hold a shiftproof run")
     study = validated(record["study"], str(folder / "run.json"))
-    stored = EvidenceStore(folder / "evidence").read()
+    store = EvidenceStore(folder / "evidence")
     domains = (*record["sources"], *([study.target] if study.target else []))
+    probes = [(choice.name, repr(PROBES.create(choice.name, choice.options))) for choice in study.probes]
     # in the order in which they were measured, whatever files are called
-    evidence = Evidence.concat(stored.where(model=name, domain=domain) for name in study.models for domain in domains)
-    expected = {(m, d, probe.name) for m in study.models for d in domains for probe in study.probes}
-    if expected - {(one.model, one.domain, one.probe) for one in evidence}:
+    paths = [store.path(name, domain, *probe) for name in study.models for probe in probes for domain in domains]
+    there = [path for path in paths if path.is_file()]
+    if len(there) < len(paths) and not unfinished:
         raise UsageError(f"the run in {folder} is not finished: run the same study again to complete it")
-    return Run(folder, study, record, evidence)
+    return Run(folder, study, record, Evidence.concat(store.read_file(path).evidence for path in there))
 
 
 def log_path(folder: Path, one: Measurement) -> Path:
@@ -172,7 +176,9 @@ def sheet_path(folder: Path, domain: str) -> Path:
 
 def described(choice: Choice) -> str:
     """A probe with all that it was told: how hard an attack tried, how many votes a certificate has."""
-    options = ", ".join(f"{key} {_short(value)}" for key, value in choice.options.items())
+    options = ", ".join(
+        f"{key} {_short(value)}" for key, value in choice.options.items() if value not in ([], (), None)
+    )
     return f"{choice.name} ({options})" if options else choice.name
 
 
@@ -198,7 +204,7 @@ def _hashes(known: Mapping[str, str]) -> str:
 def _short(value: Any) -> str:
     if isinstance(value, dict):
         return " ".join(str(one) if key == "name" else f"{key} {_short(one)}" for key, one in value.items())
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return ", ".join(map(_short, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _describe(config: dict[str, Any], selected: dict[str, Any] | None) -> str:

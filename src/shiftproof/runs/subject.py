@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
 from torch import nn
 
-from shiftproof.attacks.attack import check_eps
 from shiftproof.certification import CERTIFIERS
 from shiftproof.certification.bounds.representations import linear_parts
 from shiftproof.domains import Domain, Domains, validate
@@ -18,7 +16,6 @@ from shiftproof.errors import DataError, ModelError, ShiftproofError, UsageError
 from shiftproof.execution import Mode
 from shiftproof.models.outputs import check_copyable
 from shiftproof.perturbations.deformation import Ball
-from shiftproof.perturbations.threat import Threat
 from shiftproof.probes import PROBES
 from shiftproof.probes.certify import as_certifier
 from shiftproof.runs.data import StudyData, measured_part
@@ -31,7 +28,6 @@ __all__ = [
     "THREATS",
     "Subject",
     "applicable",
-    "check_size",
     "measured_data",
     "measured_parts",
     "oddities",
@@ -78,20 +74,6 @@ def usual_certifiers(subject: Subject) -> list[dict[str, Any]]:
     except ShiftproofError:
         return found
     return [*found, {"name": "latent-margin"}] if parts.constant <= _TIGHT else found
-
-
-def check_size(threat: Ball, shape: tuple[int, ...]) -> None:
-    """Refuse a size of 0, one that was meant for pixels from 0 to 255, or one that turns any image into any other."""
-    if threat.eps == 0:
-        raise UsageError(f"eps is 0: within {threat.kind}:0 nothing changes; write a size above 0, such as linf:8/255")
-    if not isinstance(threat, Threat):
-        return
-    check_eps(threat)
-    diameter = float(threat.size(torch.ones(1, *shape)))
-    if threat.eps >= diameter:
-        guess = f"did you mean {threat.norm}:{threat.eps / 255:.3g}, in pixel values from 0 to 1?"
-        message = f"any image is within {threat.norm} {diameter:.3g} of any other"
-        raise UsageError(f"eps is {threat.eps:g}, but {message}; {guess}")
 
 
 def measured_data(

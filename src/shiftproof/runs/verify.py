@@ -43,7 +43,7 @@ def verify_folder(folder: Path, *, seed: int, part: int = 24, trust: Trust = NOT
     """
     if (folder / "run.json").is_file():
         try:
-            run = open_run(folder)
+            run = open_run(folder, unfinished=True)
         except (DataError, UsageError) as error:
             # what can't be read can't be trusted, and is no mistake of whoever asks
             yield Finding("fail", "run-unreadable", str(error))
