@@ -104,12 +104,6 @@ def _killed(verb: str, times: int) -> None:
         assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
 
 
-@pytest.mark.usefixtures("_made")
-@pytest.mark.parametrize("verb", ["certify", "attack"])
-def test_killed_twice(verb: str) -> None:
-    _killed(verb, 2)
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("_made")
 @pytest.mark.parametrize("verb", VERBS)
