@@ -255,7 +255,7 @@ def test_paths_in_a_study_start_at_the_study(images: Callable[..., Path], tmp_pa
 def test_the_environment_of_the_first_computation_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = parse_study(SMALL, "small", "small")
     first = run_study(study, tmp_path / "run").record
-    monkeypatch.setattr("shiftproof.runs.engine.environment", lambda: {"python": "9"})
+    monkeypatch.setattr("shiftproof.runs.record.environment", lambda: {"python": "9"})
     second = run_study(study, tmp_path / "run").record
     assert second["environment"] == first["environment"]
     assert second["later_environments"] == [{"python": "9"}]

@@ -93,9 +93,10 @@ def command(
 
     from shiftproof.report.attacked import attacked_of
     from shiftproof.report.requirements import Requirement
-    from shiftproof.runs.engine import prepare_study, run_study
+    from shiftproof.runs.engine import run_study
     from shiftproof.runs.estimate import estimate_study
     from shiftproof.runs.one_model import OneModel
+    from shiftproof.runs.prepare import prepare_study
 
     options = options_of_set(with_architecture(set_, architecture), ("attack", "data", "model"))
     probe = _probe(threat, attack, steps, eps, smoothed, options["attack"])

@@ -132,9 +132,10 @@ def command(
     from shiftproof.models.prepared.prepare import check_compute
     from shiftproof.probes.certify import Certify
     from shiftproof.report.requirements import Requirement
-    from shiftproof.runs.engine import prepare_study, run_study
+    from shiftproof.runs.engine import run_study
     from shiftproof.runs.estimate import estimate_study
     from shiftproof.runs.one_model import OneModel, certifier_config
+    from shiftproof.runs.prepare import prepare_study
 
     check_compute(precision, backend)
     shown = () if radii is None else _radii(radii)

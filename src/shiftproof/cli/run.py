@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shiftproof.cli.options import (
+    EXIT_FAILED,
     AsJson,
     Device,
+    Estimate,
+    Limit,
     Out,
+    Require,
     Set,
     Workers,
     accuracy_json,
     measures_json,
+    outcomes_now,
     repeat_command,
     say,
     show_accuracy,
+    show_costs,
     show_findings,
     show_json,
     show_measures,
+    show_outcomes,
 )
+
+if TYPE_CHECKING:
+    from shiftproof.report.requirements import Outcome
 
 __all__ = ["command"]
 
@@ -30,26 +40,37 @@ def command(
     out: Out = None,
     set_: Set = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Replace the study's seed.")] = None,
+    limit: Limit = None,
+    require: Require = None,
+    estimate: Estimate = False,
     workers: Workers = None,
     device: Device = "auto",
     json: AsJson = False,
 ) -> None:
     """Train, measure and report as a study says; the same command continues a run that was stopped."""
     import os
+    from dataclasses import asdict
 
     from shiftproof.report.certified import by_setting, figures, nice_radii
+    from shiftproof.report.requirements import Requirement
     from shiftproof.runs import find_study, run_study
+    from shiftproof.runs.estimate import estimate_study
 
-    overrides = [*(set_ or []), *([f"seed={seed}"] if seed is not None else [])]
-    loaded = find_study(study, overrides)
+    given = {"seed": seed, "limit": limit}
+    overrides = [*(set_ or []), *(f"{key}={value}" for key, value in given.items() if value is not None)]
+    loaded, count = find_study(study, overrides), workers or os.cpu_count() or 1
+    if estimate:
+        show_costs(estimate_study(loaded, count), json)
+        return
+    requirements = [Requirement.parse(text) for text in require or []]
     if not json and loaded.title:
         say(f"\n{loaded.title}", "bold")
         say(loaded.about)
-    run = run_study(loaded, out, workers=workers or os.cpu_count() or 1, device=device, progress="lines")
+    run = run_study(loaded, out, workers=count, device=device, progress="lines", require=requirements)
     written = run.export()
     content = run.content()
     table = content.table()
-    findings = content.findings(table)
+    findings, outcomes = content.findings(table), outcomes_now(run, require)
     if json:
         show_json(
             {
@@ -63,8 +84,10 @@ def command(
                 ],
                 "selected": run.record["selected"],
                 "findings": [{"level": f.level, "code": f.code, "message": f.message} for f in findings],
+                "requirements": [asdict(one) for one in outcomes],
             }
         )
+        _fail_unless_met(outcomes)
         return
     measures = content.measures
     if len({row.measure.kind for row in measures.rows}) > 1:
@@ -79,3 +102,10 @@ def command(
     if any(not spec.train for spec in loaded.models.values()) and "seed" not in loaded.model_fields_set:
         # a command is copied as it is: nothing breaks its line
         typer.echo(f"repeat  {repeat_command(run.record['noise_seed'])}")
+    show_outcomes(outcomes)
+    _fail_unless_met(outcomes)
+
+
+def _fail_unless_met(outcomes: list[Outcome]) -> None:
+    if any(not one.met for one in outcomes):
+        raise typer.Exit(EXIT_FAILED)

@@ -75,9 +75,10 @@ def command(
 
     from shiftproof.models import read_card
     from shiftproof.report.requirements import Requirement
-    from shiftproof.runs.engine import prepare_study, run_study
+    from shiftproof.runs.engine import run_study
     from shiftproof.runs.estimate import estimate_study
     from shiftproof.runs.models import model_file
+    from shiftproof.runs.prepare import prepare_study
 
     asked = {"source": source, "target": target, "limit": limit, "sample_seed": sample_seed}
     study = _study(data, model, objective, seed, with_architecture(set_, architecture), asked)

@@ -54,7 +54,8 @@ class Measurable:
 class Outcome:
     """Whether a requirement is met, by which number of which classifier, and what a reader should know of it.
 
-    `judged` is what was compared: "value", "lower limit" or "upper limit" of the 95 % interval.
+    `judged` is what was compared: "value", "lower limit" or "upper limit" of the 95 % interval. `model` is named where
+    there are several.
     """
 
     text: str
@@ -64,13 +65,15 @@ class Outcome:
     classifier: str
     judged: str
     seen_in_training: str = "no"
+    model: str = ""
 
     def __str__(self) -> str:
         verb = "is met" if self.met else "is not met"
         limit = "" if self.judged == "value" else f"; its {self.judged} is judged"
         note = seen_note(self.seen_in_training, "; ")
         measured = f"{self.measured.format()} on {self.domain} (n = {self.measured.n}), {self.classifier}"
-        return f"{self.text} {verb}: {measured}{limit}{note}"
+        of = f"{self.model}: " if self.model else ""
+        return f"{of}{self.text} {verb}: {measured}{limit}{note}"
 
 
 @dataclass(frozen=True)

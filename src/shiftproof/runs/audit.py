@@ -24,13 +24,14 @@ from shiftproof.probes import PROBES
 from shiftproof.probes.corrupt import as_corruptions
 from shiftproof.report.requirements import Requirement
 from shiftproof.runs.data import StudyData, data_findings
-from shiftproof.runs.engine import measure_models, new_record, start_or_continue
+from shiftproof.runs.engine import measure_models
 from shiftproof.runs.examine import examine_model
 from shiftproof.runs.identity import digest, resolved
 from shiftproof.runs.measurable import measurable
 from shiftproof.runs.models import kept_copy, model_file
 from shiftproof.runs.one_model import certifier_config
 from shiftproof.runs.plan import EFFORTS, Plan, Wanted, fitting_plan, parse_budget
+from shiftproof.runs.record import new_record, start_or_continue
 from shiftproof.runs.run import Run
 from shiftproof.runs.scale import scale_findings
 from shiftproof.runs.seen import seen_target

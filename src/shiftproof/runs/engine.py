@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from shiftproof.errors import DataError, ShiftproofError, StudyError, UsageError
+from shiftproof.errors import UsageError
 from shiftproof.evidence import Evidence, EvidenceStore, slug
-from shiftproof.execution import Mode, check_writable, only_one, progress_bar, read_json, write_atomically, write_json
-from shiftproof.models import load_model
+from shiftproof.execution import Mode, check_writable, only_one, progress_bar, write_atomically, write_json
 from shiftproof.models.behaviour import behaviour_of, difference
 from shiftproof.models.files import fingerprint
 from shiftproof.perturbations.threat import Threat
@@ -23,77 +20,23 @@ from shiftproof.probes.attack import Attack
 from shiftproof.probes.probe import Probe
 from shiftproof.report.gallery import contact_sheet
 from shiftproof.report.requirements import Requirement
-from shiftproof.rng import fresh_seed
-from shiftproof.runs.data import StudyData, data_findings, load_study_data
-from shiftproof.runs.environment import environment
+from shiftproof.runs.data import StudyData, data_findings
 from shiftproof.runs.examine import examine_model
-from shiftproof.runs.identity import digest, resolved
 from shiftproof.runs.measurable import measurable
 from shiftproof.runs.models import card_of, kept_copy, model_file, train_to_file, training_findings
-from shiftproof.runs.pretraining import first_alike, untrained
-from shiftproof.runs.run import FORMAT, Run, sheet_path
+from shiftproof.runs.prepare import Prepared, prepare_study
+from shiftproof.runs.pretraining import first_alike
+from shiftproof.runs.record import new_record, start_or_continue
+from shiftproof.runs.run import Run, sheet_path
 from shiftproof.runs.seen import seen_in_training, seen_target
 from shiftproof.runs.spec import Study
-from shiftproof.runs.study_files import find_study
 from shiftproof.training.machine import find_device
 from shiftproof.types import Finding
 
-__all__ = [
-    "Models",
-    "Prepared",
-    "measure_models",
-    "new_record",
-    "prepare_study",
-    "probe_seed",
-    "run_study",
-    "start_or_continue",
-]
+__all__ = ["Models", "measure_models", "probe_seed", "run_study"]
 
 Models = Mapping[str, tuple[nn.Module, dict[str, Any]]]
 """Models by name, each with its record."""
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """A study before anything is trained or measured: its data, the models that it takes as they are, its identity."""
-
-    study: Study
-    data: StudyData
-    taken: Mapping[str, nn.Module]
-    config: dict[str, Any]
-
-    @property
-    def seed(self) -> int | None:
-        """The seed that the study names, which keys the noise too; without one it is drawn, so that no model can have
-        been made for it.
-        """
-        return self.study.seed if "seed" in self.study.model_fields_set else None
-
-    @property
-    def default_folder(self) -> Path:
-        """Where the run goes unless told; a seed that was asked for is a part of its name, one that is drawn is not."""
-        named = self.config if self.seed is None else {**self.config, "noise_seed": self.seed}
-        return Path("runs") / f"{slug(self.study.name)}-{digest(named)}"
-
-
-def prepare_study(study: Study | str) -> Prepared:
-    """Load data and the models that are not trained, and refuse what can't be measured; nothing is written."""
-    study = find_study(study) if isinstance(study, str) else study
-    config = resolved(study)
-    as_they_are = {name: spec.model for name, spec in study.models.items() if not spec.train}
-    data = load_study_data(study, cards=[card_of(choice.name) for choice in as_they_are.values()])
-    taken = {
-        name: load_model(choice.name, data.sources, **choice.options).eval() for name, choice in as_they_are.items()
-    }
-    _check_probes(study, data, taken)
-    # what a name means may change: a model counts by its weights, data by its content
-    for name, model in taken.items():
-        config["models"][name]["weights"] = fingerprint(model)
-    config["fingerprints"] = {domain.name: domain.fingerprint for domain in data.domains}
-    if len(taken) == len(study.models):
-        # nothing is trained: the seed keys noise alone, and is compared with the one that the run has stored
-        config.pop("seed")
-    return Prepared(study, data, taken, config)
 
 
 def run_study(
@@ -276,89 +219,6 @@ def _model(
         progress=progress,
         label="training" if study.at_top else f"training {name}",
     )
-
-
-def _check_probes(study: Study, data: StudyData, taken: Mapping[str, nn.Module]) -> None:
-    """Refuse what no training would make measurable, before there is any."""
-    probes = [PROBES.create(choice.name, choice.options) for choice in study.probes]
-    for name, spec in study.models.items():
-        model = taken[name] if name in taken else untrained(spec, data.sources).eval()
-        for probe in probes:
-            try:
-                probe.check(model, data.measured[-1], data.training)
-            except ShiftproofError as error:
-                raise StudyError(f"model {name!r} can't be measured by {probe.title!r}: {error}") from error
-
-
-def new_record(study: Study, config: dict[str, Any], data: StudyData, seed: int | None = None) -> dict[str, Any]:
-    """What run.json says before anything is measured; without a `seed` the one of the noise is drawn now."""
-    return {
-        "format": FORMAT,
-        "hash": digest(config),
-        "study": study.model_dump(mode="json", exclude_defaults=True),
-        "config": config,
-        "sources": list(data.sources.names),
-        "classes": list(data.sources.classes),
-        "labels": {domain.name: domain.class_counts for domain in data.domains},
-        "selected": {},
-        "findings": [],
-        "protocol": {
-            "split": "by hash of group or sample id, 20 % validation",
-            "limit": "a prefix of a random order of groups or samples, by hash of sample_seed and id",
-        },
-        "parts": {domain.name: data.part(domain.name) for domain in data.domains},
-        "noise_seed": fresh_seed() if seed is None else seed,
-        "fingerprints": {"data": {domain.name: domain.fingerprint for domain in data.domains}, "weights": {}},
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "environment": environment(),
-        "later_environments": [],
-    }
-
-
-def start_or_continue(folder: Path, record: dict[str, Any], seed: int | None = None) -> dict[str, Any]:
-    """The record of the run that is in the folder already, which must be the same one, or this one, written.
-
-    The seed of the noise is the one that is there; a `seed` that was asked for must be the same.
-    """
-    if (folder / "run.json").exists():
-        before = read_json(folder / "run.json", DataError)
-        if (other := _differs(before, record)) is not None:
-            raise UsageError(f"{folder} holds a run with {other}; choose another --out")
-        if before["fingerprints"]["data"] != record["fingerprints"]["data"]:
-            raise DataError(f"the data has changed since the run in {folder} was started; choose another --out")
-        if before.get("hash") != record["hash"]:
-            raise UsageError(f"{folder} holds a run of another study or other settings; choose another --out")
-        if before.get("parts", record["parts"]) != record["parts"]:
-            raise UsageError(f"{folder} holds a run that measured other parts of the data; choose another --out")
-        if seed is not None and _has_own_noise(record) and before.get("noise_seed", seed) != seed:
-            raise UsageError(
-                f"{folder} holds a run whose noise is keyed by seed {before['noise_seed']}, not by {seed}, which is "
-                "another seed; choose another --out"
-            )
-        # what was computed keeps the record of what it was computed with
-        known = [before["environment"], *before["later_environments"]]
-        later = [] if record["environment"] in known else [record["environment"]]
-        return {**before, "later_environments": [*before["later_environments"], *later]}
-    write_json(folder / "run.json", record)
-    return record
-
-
-def _differs(before: Mapping[str, Any], record: Mapping[str, Any]) -> str | None:
-    """What another run was asked, in words; None if that is the same, or differs in the data alone."""
-    one, other = (_flat(json.loads(json.dumps(run.get("config", {})))) for run in (before, record))
-    changed = sorted({key for key in {*one, *other} if one.get(key) != other.get(key)} - {"fingerprints"})
-    return None if not changed else f"other {', '.join(changed)}"
-
-
-def _flat(config: dict[str, Any]) -> dict[str, Any]:
-    """What was asked of a run of one model, its objective and recipe beside its data and probes."""
-    models = config.pop("models", {})
-    return {**config, **next(iter(models.values()))} if len(models) == 1 else {**config, "models": models}
-
-
-def _has_own_noise(record: Mapping[str, Any]) -> bool:
-    """Whether any model was not trained by the run."""
-    return any(not config.get("train", True) for config in record["config"]["models"].values())
 
 
 def _extractor(folder: Path, study: Study, name: str) -> tuple[Path, Path] | None:

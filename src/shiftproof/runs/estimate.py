@@ -10,8 +10,8 @@ from torch import nn
 
 from shiftproof.domains import Domain, Domains
 from shiftproof.probes import PROBES
-from shiftproof.runs.engine import Prepared, prepare_study
 from shiftproof.runs.identity import objective_of
+from shiftproof.runs.prepare import Prepared, prepare_study
 from shiftproof.runs.pretraining import first_alike, first_phase, phase_data, untrained
 from shiftproof.runs.spec import Choice, ModelSpec, Study
 from shiftproof.runs.trial import trial_domain, wall_seconds

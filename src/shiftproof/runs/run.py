@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,13 @@ class Run:
         """What was required, and whether it is met: on the target, or without one on the worst source."""
         domains = [self.study.target] if self.study.target else self.record["sources"]
         required = [Requirement.parse(text) for text in self.record.get("require", ())]
-        return [one.judge(part, domains) for one in required for part in self.evidence.by("model")]
+        models = list(self.evidence.by("model"))
+        several = len(models) > 1
+        return [
+            replace(one.judge(part, domains), model=part[0].model if several else "")
+            for one in required
+            for part in models
+        ]
 
     def content(self) -> Report:
         """What the report says."""
