@@ -22,7 +22,11 @@ models:
 
 
 @pytest.fixture
-def verbs(tmp_path: Path) -> dict[str, list[str]]:
+def verbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    # an estimate tries everything for a moment only
+    monkeypatch.setattr("shiftproof.runs.estimate.PROBE_SECONDS", 0.05)
+    monkeypatch.setattr("shiftproof.probes.costs._TRIAL_SECONDS", 0.05)
+    monkeypatch.setattr("shiftproof.certification.sampling.estimate.RATE_SECONDS", 0.02)
     model = sp.build_model("mlp", sp.load_domains("colored-digits"), width=8, seed=4).eval()
     sp.save_model(model, tmp_path / "mine.safetensors")
     (tmp_path / "study.yaml").write_text(STUDY)

@@ -147,7 +147,7 @@ def attacked_chart(answers: Sequence[Attacked]) -> dict[str, Any]:
     bars = base.mark_rule(strokeWidth=1.5, opacity=0.6).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"))
     chart = (base.mark_line(strokeWidth=2, point=True).encode(y=y) + bars).properties(width=620, height=300)
     chart = chart.configure_view(stroke=None).configure_axis(grid=False, labelFontSize=12, titleFontSize=12)
-    specification: dict[str, Any] = chart.configure_legend(labelFontSize=13).to_dict()
+    specification: dict[str, Any] = chart.configure_legend(labelFontSize=13).to_dict(validate=False)
     return specification
 
 

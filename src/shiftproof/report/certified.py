@@ -268,7 +268,7 @@ def certified_chart(series: Sequence[Series], target: str | None = None) -> dict
     chart = alt.layer(*layers).properties(width=620, height=300)
     chart = chart.configure_view(stroke=None).configure_axis(grid=False, labelFontSize=12, titleFontSize=12)
     chart = chart.configure_title(fontSize=12, fontWeight="normal", color="#57534e")
-    specification: dict[str, Any] = chart.configure_legend(labelFontSize=13).to_dict()
+    specification: dict[str, Any] = chart.configure_legend(labelFontSize=13).to_dict(validate=False)
     return specification
 
 

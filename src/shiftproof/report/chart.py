@@ -47,7 +47,7 @@ def accuracy_chart(table: Table, classes: int) -> dict[str, Any]:
     )
     chart = (guess + bars + dots).properties(width=max(420, min(860, 230 * len(order))), height=300)
     chart = chart.configure_view(stroke=None).configure_axis(grid=False, labelFontSize=12, titleFontSize=12)
-    specification: dict[str, Any] = chart.configure_legend(labelFontSize=13).to_dict()
+    specification: dict[str, Any] = chart.configure_legend(labelFontSize=13).to_dict(validate=False)
     return specification
 
 
@@ -102,5 +102,5 @@ def heat_map(
     chart = chart.configure_axis(grid=False, domain=False, ticks=False, labelFontSize=12, titleFontSize=12)
     specification: dict[str, Any] = chart.configure_title(
         fontSize=13, fontWeight="normal", color="#57534e", anchor="start"
-    ).to_dict()
+    ).to_dict(validate=False)
     return specification

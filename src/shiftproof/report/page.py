@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -209,13 +209,20 @@ def _pictures(report: Report) -> Iterator[tuple[str, dict[str, Any], Matrix | No
             yield f"{stem}-{role}", matrix.chart(role), matrix if index == 0 else None
 
 
+@cache
+def _template() -> Any:
+    """The page's template, which takes half a second to compile."""
+    environment = Environment(
+        loader=PackageLoader("shiftproof.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters |= {"percent": "{:.1%}".format, "points": points, "figure": lambda value: f"{100 * value:.1f}"}
+    return environment.get_template("page.html.j2")
+
+
 def render_page(report: Report) -> str:
     """The report as one HTML page that needs nothing else."""
     table = report.table()
     chart = Markup(chart_svg(accuracy_chart(table, len(report.classes)))) if table.rows else ""
-    environment = Environment(
-        loader=PackageLoader("shiftproof.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
     guarantees: list[dict[str, Any]] = [
         {
             "series": series,
@@ -225,8 +232,7 @@ def render_page(report: Report) -> str:
         }
         for series in by_setting(report.series)
     ]
-    environment.filters |= {"percent": "{:.1%}".format, "points": points, "figure": lambda value: f"{100 * value:.1f}"}
-    return environment.get_template("page.html.j2").render(
+    page: str = _template().render(
         report=report,
         table=table,
         findings=report.findings(table),
@@ -244,3 +250,4 @@ def render_page(report: Report) -> str:
         together=TOGETHER if any(part["series"][0].alpha for part in guarantees) else "",
         images={name: base64.b64encode(path.read_bytes()).decode() for name, path in report.sheets.items()},
     )
+    return page

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -188,11 +188,15 @@ class Planned:
             if self.require or "require" not in record:
                 record["require"] = [one.text for one in self.require]
             found = [Finding(**one) for one in record["noticed"]]
-            with progress_bar("examining the model", 1, progress) as bar:
-                pixels = [one for one in self.threats if isinstance(one, Threat)] or [as_threat(THREATS[0])]
-                probes = [PROBES.create(choice.name, choice.options) for choice in study.probes]
-                found += examine_model(subject.model, self.data, pixels, probes, study.seed)
-                bar.advance()
+            # an audit that is continued has examined its model: that it answers as before is checked below
+            if "examined" not in record:
+                with progress_bar("examining the model", 1, progress) as bar:
+                    pixels = [one for one in self.threats if isinstance(one, Threat)] or [as_threat(THREATS[0])]
+                    probes = [PROBES.create(choice.name, choice.options) for choice in study.probes]
+                    said = examine_model(subject.model, self.data, pixels, probes, study.seed)
+                    record["examined"] = [asdict(one) for one in said]
+                    bar.advance()
+            found += [Finding(**one) for one in record["examined"]]
             card = kept_copy(
                 subject.model, dict(subject.card), subject.sources, model_file(folder, study, subject.name)
             )

@@ -72,7 +72,10 @@ def run_study(
             if study.models[name].train:
                 found += training_findings(name, study.models[name], model, data.sources)
             found += seen_target(name, card, study.data.name, data.target)
-        found += _weaknesses(prepared, progress)
+        # a run that is continued has examined its models: that they answer as before is checked below
+        if "examined" not in record:
+            record["examined"] = [asdict(one) for one in _weaknesses(prepared, progress)]
+        found += [Finding(**one) for one in record["examined"]]
         return measure_models(folder, study, record, data, models, found, workers, progress)
 
 
