@@ -99,6 +99,25 @@ def test_certify_and_python_count_the_same_votes(run: Call, verbs: dict[str, lis
                 assert stored[column].tolist() == getattr(due, column).tolist()
 
 
+def test_figures_of_certify_are_those_of_their_own_measurement(run: Call, verbs: dict[str, list[str]]) -> None:
+    """Of several domains, noises and alphas, each with another number of samples."""
+    domains = sp.load_domains("colored-digits")
+    code, out, err = run(*verbs["certify"], "--seed", "7", "--out", "c", "--radii", "0,0.25", "--json")
+    assert code == 0, err
+    evidence, found = sp.open_run("c").evidence, json.loads(out.splitlines()[-1])["results"]
+    assert len(found) == len(evidence) == 3 * 2 * 2
+    for one in found:
+        (rows,) = [
+            rows
+            for rows in evidence.where(domain=one["domain"], title=one["certificate"])
+            if rows.fact("alpha") == one["alpha"]
+        ]
+        assert one["images"] == len(rows) == len(domains[one["domain"]])
+        assert one["forward_passes"] == len(rows) * 200
+        for radius, value in one["certified_accuracy"].items():
+            assert value == pytest.approx((rows["correct"] & (rows["radius"] >= float(radius))).mean())
+
+
 def test_attack_and_python_find_the_same(run: Call, verbs: dict[str, list[str]]) -> None:
     command = [*verbs["attack"], "--limit", "12", "--domain", "e=0.9", "--seed", "7", "--out", "a"]
     assert run(*command)[0] == 0

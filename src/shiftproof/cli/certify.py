@@ -174,7 +174,8 @@ def command(
     series, outcomes = run.content().series, outcomes_now(run, require)
     at = run.content().radii_of(series)
     if json:
-        every = [_figures(run, probes, *pair, at) for pair in zip(results, series, strict=True)]
+        measured = {(one.setting, one.domain): one for one in results}
+        every = [_figures(run, probes, measured[one.setting, one.domain], one, at) for one in series]
         # with several domains or sigmas the first one's figures are at the top, and all are in `results`
         judged = [asdict(one) for one in outcomes]
         show_json({**every[0], "results": every, "out": str(run.folder), "requirements": judged})
