@@ -252,14 +252,21 @@ def _show_claimed(claimed: list[Measurement], radii: tuple[float, ...], run: Run
 
     first = claimed[0]
     asked = radii or (0.0, float(first.fact("scale")))
-    rows = []
-    for one in claimed:
-        values = claimed_accuracy(certificates_in(one, len(run.record["classes"])), one["label"], asked)
-        rows.append([one.domain, one.title, *(f"{value:.1%}" for value in values)])
+    classes = len(run.record["classes"])
+    figures = [
+        [float(v) for v in claimed_accuracy(certificates_in(one, classes), one["label"], asked)] for one in claimed
+    ]
     if json:
-        every = [dict(zip(("domain", "certificate", *map(str, asked)), row, strict=True)) for row in rows]
+        every = [
+            {"domain": one.domain, "certificate": one.title, **dict(zip(map(str, asked), values, strict=True))}
+            for one, values in zip(claimed, figures, strict=True)
+        ]
         show_json({"unsound": first.fact("unsound"), "claimed": every, "out": str(run.folder)})
     else:
+        rows = [
+            [one.domain, one.title, *(f"{value:.1%}" for value in values)]
+            for one, values in zip(claimed, figures, strict=True)
+        ]
         show_table(["domain", "rule", *(f"claimed at {radius:g}" for radius in asked)], rows)
         say(f"fail  {first.fact('guarantee')}")
     raise typer.Exit(EXIT_FAILED)
@@ -270,13 +277,14 @@ def _show_caps(results: list[Measurement], certifying: dict[str, Any], classes: 
     caps = {}
     for one in results:
         certifier, levels = certifying[one.setting], one.fact("levels")
+        name = f"{one.title}, alpha {one.fact('alpha'):g}"
         if hasattr(certifier, "largest_radius"):
-            caps[one.title] = certifier.largest_radius(classes)
+            caps[name] = certifier.largest_radius(classes)
         elif hasattr(certifier, "reach") and levels is not None:
-            caps[one.title] = certifier.reach(round(one.fact("alpha") / (2 * levels["final"])))
+            caps[name] = certifier.reach(round(one.fact("alpha") / (2 * levels["final"])))
     if caps:
-        limits = ", ".join(f"{cap:.4g} ({title})" for title, cap in caps.items())
-        say(f"With so many samples at this alpha no radius can exceed {limits}, however sure the model is.")
+        limits = "; ".join(f"{cap:.4g} ({name})" for name, cap in caps.items())
+        say(f"With so many noise samples no radius can exceed {limits}, however sure the model is.")
 
 
 def _radius(value: float) -> str:

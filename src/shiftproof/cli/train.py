@@ -20,6 +20,7 @@ from shiftproof.cli.options import (
     Seed,
     Set,
     Workers,
+    absolute,
     accuracy_json,
     outcomes_now,
     say,
@@ -81,7 +82,7 @@ def command(
     from shiftproof.runs.prepare import prepare_study
 
     asked = {"source": source, "target": target, "limit": limit, "sample_seed": sample_seed}
-    study = _study(data, model, objective, seed, with_architecture(set_, architecture), asked)
+    study = _study(absolute(data), absolute(model), objective, seed, with_architecture(set_, architecture), asked)
     (name,), count = study.models, workers or os.cpu_count() or 1
     requirements = [Requirement.parse(text) for text in require or []]
     prepared = prepare_study(study)

@@ -60,7 +60,11 @@ class EvidenceStore:
         if not path.is_file():
             return None
         file = _read(path)
-        return file.evidence if file.identity == identity else None
+        if file.identity != identity:
+            return None
+        if not file.untouched:
+            raise DataError(f"{path} was changed after it was written; remove it to measure again")
+        return file.evidence
 
     def finish(self, path: Path, evidence: Evidence, identity: dict[str, Any]) -> None:
         """Write what a probe that has ended measured, in one atomic step: facts once, columns one below the other."""

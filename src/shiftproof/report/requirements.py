@@ -48,6 +48,7 @@ class Measurable:
     votes: tuple[str, ...] = ()
     certificates: tuple[Certifiable, ...] = ()
     corrupted: bool = False
+    clean: bool = True
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,10 @@ class Requirement:
         if self.metric == "attacked" and not any(self._is(norm, size) for norm, size in planned.attacks):
             threats = _list(f"{norm}:{size:g}" for norm, size in planned.attacks)
             raise UsageError(f"{self.text!r} asks for an attack that is not planned (planned: {threats}); see --threat")
+        if self.metric == "clean" and not planned.clean:
+            raise UsageError(f"{self.text!r} asks for clean accuracy, which is not measured here; audit and attack do")
         if self.metric == "corrupted" and not planned.corrupted:
-            raise UsageError(f"{self.text!r} asks for corruptions, but none are planned; see --corruptions")
+            raise UsageError(f"{self.text!r} asks for corruptions, but none are planned; see --corruptions of audit")
         if self.metric == "clean-vote" and not planned.votes:
             why = "a vote is asked where a certificate by votes has the norm of a --threat"
             raise UsageError(f"{self.text!r} asks for a vote, but none is planned: {why}")
@@ -146,8 +149,8 @@ class Requirement:
         for one in mine:
             if one.radii is not None and not any(self._equals(radius) for radius in one.radii):
                 decided = _list(f"{radius:g}" for radius in one.radii)
-                message = f"{self.text!r} asks for a radius that this audit does not decide (it decides {decided})"
-                raise UsageError(f"{message}: choose another --out, or leave out --budget")
+                message = f"{self.text!r} asks for a radius that is not decided (decided are {decided})"
+                raise UsageError(f"{message}: choose another --out, and leave out --budget or add it to --radii")
             if self.sign == ">=" and self.share > 0 and self.size > one.largest:
                 message = f"{one.title} certifies no radius above {one.largest:.3g}, however sure the model is"
                 raise UsageError(f"{self.text!r} can't be met: {message}; more votes (--n) or more noise (--sigma)")

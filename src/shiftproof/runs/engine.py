@@ -30,6 +30,7 @@ from shiftproof.runs.record import new_record, start_or_continue
 from shiftproof.runs.run import Run, sheet_path
 from shiftproof.runs.seen import seen_in_training, seen_target
 from shiftproof.runs.spec import Study
+from shiftproof.runs.study_files import validated
 from shiftproof.training.machine import find_device
 from shiftproof.types import Finding
 
@@ -62,6 +63,8 @@ def run_study(
     check_writable(folder)
     with only_one(folder):
         record = start_or_continue(folder, new_record(study, config, data, prepared.seed), prepared.seed)
+        # what was asked first is what is measured and shown, however it is written the second time
+        study = validated(record["study"], str(folder / "run.json"))
         record = {**record, **_asked_of_numbers(record, require, radii)}
         models = {
             name: _model(study, name, config, data, folder, device, progress, prepared.taken.get(name))

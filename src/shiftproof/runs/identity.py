@@ -19,7 +19,7 @@ from shiftproof.probes import PROBES
 from shiftproof.runs.pretraining import first_phase
 from shiftproof.runs.spec import GIVEN, Choice, ModelSpec, Study
 
-__all__ = ["digest", "given", "objective_of", "resolved", "resolved_model"]
+__all__ = ["digest", "given", "objective_of", "resolved", "resolved_model", "resolved_probes"]
 
 
 def resolved(study: Study) -> dict[str, Any]:
@@ -35,8 +35,13 @@ def resolved(study: Study) -> dict[str, Any]:
         "prefix": study.prefix,
         "calibration": None if study.calibration is None else sorted(study.calibration),
         "models": {name: resolved_model(spec, study.seed) for name, spec in study.models.items()},
-        "probes": [{"name": p.name, **plain_options(PROBES.create(p.name, p.options))} for p in study.probes],
+        "probes": resolved_probes(study),
     }
+
+
+def resolved_probes(study: Study) -> list[dict[str, Any]]:
+    """The probes of a study, with all defaults written out."""
+    return [{"name": p.name, **plain_options(PROBES.create(p.name, p.options))} for p in study.probes]
 
 
 def resolved_model(spec: ModelSpec, seed: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from shiftproof.perturbations.noise import label
 from shiftproof.probes import PROBES
 from shiftproof.probes.attack import Attack
 from shiftproof.probes.certify import Certify
+from shiftproof.probes.clean import Clean
 from shiftproof.probes.corrupt import Corrupt
 from shiftproof.report.requirements import Certifiable, Measurable
 
@@ -32,7 +33,10 @@ def measurable(probes: Iterable[tuple[str, Mapping[str, Any]]], domains: Sequenc
             for one in made
             if isinstance(one, Certify)
             for certifier in one.settings.values()
+            # what an unsound rule claims is never judged as certified
+            if not getattr(certifier, "unsound", "")
         ),
+        clean=any(isinstance(one, Clean) for one in made),
         corrupted=any(isinstance(one, Corrupt) for one in made),
     )
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.errors import DataError, UsageError
-from shiftproof.execution import read_json, write_json
+from shiftproof.execution import write_json
 from shiftproof.rng import fresh_seed
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.environment import environment
 from shiftproof.runs.identity import digest
-from shiftproof.runs.run import FORMAT
+from shiftproof.runs.run import FORMAT, read_record
 from shiftproof.runs.spec import Study
 
 __all__ = ["new_record", "start_or_continue"]
@@ -51,16 +51,16 @@ def start_or_continue(folder: Path, record: dict[str, Any], seed: int | None = N
     The seed of the noise is the one that is there; a `seed` that was asked for must be the same.
     """
     if (folder / "run.json").exists():
-        before = read_json(folder / "run.json", DataError)
+        before = read_record(folder)
         if (other := _differs(before, record)) is not None:
             raise UsageError(f"{folder} holds a run with {other}; choose another --out")
         if before["fingerprints"]["data"] != record["fingerprints"]["data"]:
             raise DataError(f"the data has changed since the run in {folder} was started; choose another --out")
-        if before.get("hash") != record["hash"]:
+        if before["hash"] != record["hash"]:
             raise UsageError(f"{folder} holds a run of another study or other settings; choose another --out")
-        if before.get("parts", record["parts"]) != record["parts"]:
+        if before["parts"] != record["parts"]:
             raise UsageError(f"{folder} holds a run that measured other parts of the data; choose another --out")
-        if seed is not None and _has_own_noise(record) and before.get("noise_seed", seed) != seed:
+        if seed is not None and _has_own_noise(record) and before["noise_seed"] != seed:
             raise UsageError(
                 f"{folder} holds a run whose noise is keyed by seed {before['noise_seed']}, not by {seed}, which is "
                 "another seed; choose another --out"
@@ -69,6 +69,12 @@ def start_or_continue(folder: Path, record: dict[str, Any], seed: int | None = N
         known = [before["environment"], *before["later_environments"]]
         later = [] if record["environment"] in known else [record["environment"]]
         return {**before, "later_environments": [*before["later_environments"], *later]}
+    foreign = [name for name in ("model.safetensors", "models", "evidence") if (folder / name).exists()]
+    if foreign:
+        raise UsageError(
+            f"{folder} holds {foreign[0]}, but no run.json: what is there is no run that could be continued; choose "
+            "another --out"
+        )
     write_json(folder / "run.json", record)
     return record
 

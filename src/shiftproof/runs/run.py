@@ -22,9 +22,26 @@ from shiftproof.runs.spec import Choice, Study
 from shiftproof.runs.study_files import validated
 from shiftproof.types import Finding
 
-__all__ = ["FORMAT", "Run", "described", "log_path", "open_run", "sheet_path"]
+__all__ = ["FORMAT", "Run", "described", "log_path", "open_run", "read_record", "sheet_path"]
 
-FORMAT = "shiftproof-run/1"
+FORMAT = "shiftproof-run/2"
+_RECORD: dict[str, type] = {
+    "hash": str,
+    "study": dict,
+    "config": dict,
+    "sources": list,
+    "classes": list,
+    "labels": dict,
+    "selected": dict,
+    "findings": list,
+    "protocol": dict,
+    "parts": dict,
+    "noise_seed": int,
+    "fingerprints": dict,
+    "environment": dict,
+    "later_environments": list,
+}
+"""What every run.json has."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -116,7 +133,8 @@ class Run:
             # runs of before have no date
             **({"date": str(record["started"]).replace("T", " ")} if "started" in record else {}),
             "study": f"{study.name}, seed {study.seed}{_noise(study, record)}, hash {record['hash']}",
-            "data": f"{study.data.name}; trained on {', '.join(record['sources'])}; left out: {study.target or '-'}",
+            "data": f"{study.data.name}; {_role(study)} {', '.join(record['sources'])}"
+            f"; left out: {study.target or '-'}",
             **{
                 f"model {name}": _describe(config, record["selected"][name])
                 for name, config in record["config"]["models"].items()
@@ -154,9 +172,7 @@ def open_run(folder: Path | str, *, unfinished: bool = False) -> Run:
     `unfinished` takes what is there.
     """
     folder = Path(folder)
-    record = read_json(folder / "run.json", DataError)
-    if record.get("format") != FORMAT:
-        raise DataError(f"{folder} does not hold a shiftproof run")
+    record = read_record(folder)
     study = validated(record["study"], str(folder / "run.json"))
     store = EvidenceStore(folder / "evidence")
     domains = (*record["sources"], *([study.target] if study.target else []))
@@ -169,9 +185,28 @@ def open_run(folder: Path | str, *, unfinished: bool = False) -> Run:
     return Run(folder, study, record, Evidence.concat(store.read_file(path).evidence for path in there))
 
 
+def read_record(folder: Path) -> dict[str, Any]:
+    """What run.json says; refused with a sentence if it lacks what every run has."""
+    record = read_json(folder / "run.json", DataError)
+    if record.get("format") != FORMAT:
+        raise DataError(f"{folder} does not hold a shiftproof run")
+    wrong = [name for name, kind in _RECORD.items() if not isinstance(record.get(name), kind)]
+    inner: Any = record.get("fingerprints")
+    if not wrong and not all(isinstance(inner.get(name), dict) for name in ("data", "weights")):
+        wrong = ["fingerprints"]
+    numbers = record.get("radii", [])
+    if not isinstance(numbers, list) or not all(isinstance(one, int | float) for one in numbers):
+        wrong.append("radii")
+    if wrong:
+        raise DataError(
+            f"{folder / 'run.json'} is damaged: {', '.join(wrong)} is missing or is not what a run has there"
+        )
+    return record
+
+
 def log_path(folder: Path, one: Measurement) -> Path:
     """Where a run keeps the log of the certificates of a measurement."""
-    parts = [one.model, one.domain, one.title, f"alpha {one.fact('alpha'):g}"]
+    parts = [one.model, one.domain, one.title, f"alpha {one.fact('alpha')!r}"]
     return folder / "logs" / f"{slug(' '.join(parts))}.tsv"
 
 
@@ -186,6 +221,11 @@ def described(choice: Choice) -> str:
         f"{key} {_short(value)}" for key, value in choice.options.items() if value not in ([], (), None)
     )
     return f"{choice.name} ({options})" if options else choice.name
+
+
+def _role(study: Study) -> str:
+    """What the sources are: trained on, or, where the run trains nothing, measured."""
+    return "trained on" if any(spec.train for spec in study.models.values()) else "measured on"
 
 
 def _noise(study: Study, record: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from shiftproof.certification.certified_classifier import Mask
 from shiftproof.certification.plain_votes import PIXEL_STEPS
 from shiftproof.errors import ShiftproofError
+from shiftproof.perturbations.noise import Noise
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.runs.verification.case import SAME, Case, finding
 from shiftproof.types import Finding, FloatArray
@@ -103,6 +104,10 @@ def _facts(case: Case) -> Iterator[Finding]:
     due["alpha"] = 0.0 if exact else getattr(certifier, "alpha", 0.0)
     due["norm"] = getattr(getattr(certifier, "noise", None), "norm", getattr(certifier, "norm", "l2"))
     due["units"] = getattr(getattr(certifier, "noise", None), "units", Gaussian.units)
+    if isinstance(getattr(certifier, "noise", None), Noise) and rows.noise is not None:
+        due["noise"] = certifier.noise  # type: ignore[attr-defined]
+    if rows.seed is not None and not exact:
+        due["seed"] = case.job.seed
     for name, value in due.items():
         # from before there were titles, rows have none
         if getattr(rows, name) not in (value, ""):
