@@ -211,6 +211,7 @@ def test_the_statistics_are_named_in_the_certificate() -> None:
     assert certificates.classifier == "adapted"
 
 
+@pytest.mark.slow
 def test_one_sigma_of_several_is_chosen_on_calibration_images() -> None:
     domain = sp.load_domains("digits")["digits"]
     fit = sp.train(sp.build_model("cnn", domain, width=8), domain, sp.objectives.Gaussian(0.25), recipe={"steps": 60})

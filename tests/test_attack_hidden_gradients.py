@@ -144,7 +144,15 @@ def test_honest_endings_hide_nothing(change: Callable[[Tensor], Tensor], honest:
     assert inner_logits(Base(Ending(honest, change).eval()), inputs) is None
 
 
-@pytest.mark.parametrize("name", ["clipped", "cut off", "relu", "detached", "one-hot", "first two"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "clipped",
+        "one-hot",
+        "first two",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("cut off", "relu", "detached")),
+    ],
+)
 def test_losing_logits_without_gradients_are_found(name: str, honest: nn.Module, digits: Domain) -> None:
     found = findings(Ending(honest, ENDINGS[name]).eval(), digits.subset(np.arange(16)))
     assert found["zero-gradients"].level == "fail"

@@ -141,7 +141,9 @@ def linear_case(norm: str, attack: Attack) -> tuple[float, float]:
 # ------------------------------------------------------------------------------------------------------ promises
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "square" else name for name in SMALL]
+)
 def test_promises_are_kept_in_every_norm(name: str) -> None:
     check_attack(ATTACKS.create(name, {"threat": "linf:0.1", **SMALL[name]}))
 

@@ -49,10 +49,10 @@ def honest() -> nn.Module:
         ("mlp", sp.objectives.ERM(), 10, LINF),
         ("mlp", sp.objectives.ERM(), 2, Threat("l2", 1.0)),
         ("mlp-cayley", sp.objectives.ERM(), 10, Threat("l2", 0.5)),
-        ("cnn-cayley", sp.objectives.ERM(), 10, LINF),
+        pytest.param("cnn-cayley", sp.objectives.ERM(), 10, LINF, marks=pytest.mark.slow),
         ("cnn", sp.objectives.Gaussian(0.25), 10, LINF),
         ("cnn", sp.objectives.AdversarialTraining("linf:0.1", steps=3), 10, LINF),
-        ("cnn", sp.objectives.AdversarialTraining("linf:0.1", steps=3), 2, LINF),
+        pytest.param("cnn", sp.objectives.AdversarialTraining("linf:0.1", steps=3), 2, LINF, marks=pytest.mark.slow),
     ],
     ids=lambda value: getattr(value, "norm", None) or (type(value).__name__ if not isinstance(value, str) else value),
 )

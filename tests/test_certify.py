@@ -36,7 +36,7 @@ def counts_of(certificates: sp.Certificates) -> list[tuple[str, int, int, int, i
     return sorted((str(i), int(a), int(k), int(b), int(n)) for i, a, k, b, n in columns)
 
 
-@pytest.mark.parametrize("stop", ["full", "radii:0,0.1,0.2,0.4"])
+@pytest.mark.parametrize("stop", [pytest.param("full", marks=pytest.mark.slow), "radii:0,0.1,0.2,0.4"])
 def test_order_subset_and_workers_change_no_vote(model: nn.Module, stop: str) -> None:
     setting = smoothing(n=600, stop=stop)
     domain = digits(30)

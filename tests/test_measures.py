@@ -239,7 +239,7 @@ class TestRequirement:
     def test_a_radius_that_no_certificate_decides(self) -> None:
         planned = Measurable(("sketch",), certificates=(Certifiable("l2", "gaussian 0.25", 2.0, (0.0, 0.5)),))
         Requirement.parse("certified@0.5>=0.1").check(planned)
-        with pytest.raises(UsageError, match="it decides 0, 0.5"):
+        with pytest.raises(UsageError, match="decided are 0, 0.5"):
             Requirement.parse("certified@0.4>=0.1").check(planned)
 
     def test_of_several_domains_the_worst_counts(self, evidence: Evidence) -> None:

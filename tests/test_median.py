@@ -98,7 +98,7 @@ def test_a_linear_representation_is_enclosed_as_tightly_as_it_can_be() -> None:
 
 
 @pytest.mark.parametrize("level", ["representation", "logits"])
-@pytest.mark.parametrize("bound", ["box", "lipschitz"])
+@pytest.mark.parametrize("bound", ["box", pytest.param("lipschitz", marks=pytest.mark.slow)])
 def test_radii_exceed_the_truth_no_more_often_than_alpha(level: str, bound: str) -> None:
     model = linear_model(np.array([[3.0, 4.0]]), np.zeros(1), np.array([[1.0], [0.0]]), np.array([0.0, 0.5]))
     certifier = Median(level, sigma=0.1, samples=200, alpha=0.2, bound=bound)  # type: ignore[arg-type]
