@@ -123,6 +123,22 @@ def test_forged_answers_of_the_model_itself_are_found(run: Call) -> None:
     assert "clean-differs" in codes(run, "t")
 
 
+def test_forged_survivors_of_an_attack_are_found(run: Call) -> None:
+    assert run(*TRAIN, "--set", "training.steps=60", "--out", "t")[0] == 0
+    asked = ["attack", "--data", "colored-digits", "--model", "file:t", "--domain", "e=0.1", "--workers", "1"]
+    assert run(*asked, "--limit", "20", "--threat", "l2:1", "--out", "a")[0] == 0
+
+    def none_fell(facts: dict[str, Any], columns: dict[str, list[Any]]) -> None:
+        columns["prediction"] = columns["label"]
+        columns["correct"] = [True] * len(columns["label"])
+
+    assert codes(run, "a") == set()
+    forge("a", "attack", none_fell)
+    code, out, err = run("verify", "a", "--seed", "1", "--json")
+    assert code == 2, err
+    assert "attack-differs" in {one["code"] for one in json.loads(out)["findings"]}
+
+
 @pytest.mark.parametrize(
     ("fact", "value", "code"),
     [

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-import torch
 from torch import nn
 
 from shiftproof.certification import Certificates, Certifier
@@ -22,7 +20,6 @@ from shiftproof.evidence.store import StoredFile
 from shiftproof.models.behaviour import behaviour_of, difference
 from shiftproof.models.files import fingerprint
 from shiftproof.models.identity import identity_of
-from shiftproof.models.outputs import logits_of
 from shiftproof.probes import PROBES
 from shiftproof.probes.certify import Certify
 from shiftproof.probes.probe import Probe
@@ -33,13 +30,12 @@ from shiftproof.runs.models import load_trained
 from shiftproof.runs.run import Run, log_path, open_run
 from shiftproof.runs.trust import Trust
 from shiftproof.runs.verification import Case, verify
+from shiftproof.runs.verification.measured import attacked_again, clean_again
 from shiftproof.runs.verify_texts import check_log, check_report
 from shiftproof.types import Finding
 
 __all__ = ["verify_folder"]
 
-_TIE = 1e-3
-"""Of the usual lead: below this, another machine may round an answer to the other side."""
 NOTHING = Trust()
 """What is trusted unless the user says so."""
 
@@ -77,7 +73,8 @@ def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
     }
     yield from _record(run, data, models)
     yield from _files(run, data, models)
-    yield from _clean_again(run, data, models)
+    yield from clean_again(run, data, models)
+    yield from attacked_again(run, data, models, seed, part)
     yield from order_findings(run.evidence)
     try:
         yield from check_report(run)
@@ -212,20 +209,3 @@ def _faults(
         yield "correct-differs", "rows are called right or wrong that are not"
     if not file.untouched:
         yield "evidence-changed", "rows were changed after they were written"
-
-
-def _clean_again(run: Run, data: StudyData, models: dict[str, nn.Module]) -> Iterator[Finding]:
-    """Whether the models themselves give the clean answers that are recorded; where two logits tie, either."""
-    for name, model in models.items():
-        for domain in data.measured_by("clean"):
-            for rows in run.evidence.where(probe="clean", model=name, domain=domain.name):
-                if rows["id"].tolist() != domain.ids.tolist():
-                    continue
-                logits = torch.cat([logits_of(model, domain.take(block)[0]).double().cpu() for block in domain.blocks])
-                top = logits.topk(min(2, logits.shape[1]), 1).values
-                lead = (top[:, 0] - top[:, -1]).numpy()
-                other = (logits.argmax(1).numpy() != rows["prediction"]) & (lead > _TIE * np.median(lead))
-                if other.any():
-                    sample = rows["id"][int(np.argmax(other))]
-                    message = f"{name} on {domain.name}: the model itself answers {int(other.sum())} samples otherwise"
-                    yield Finding("fail", "clean-differs", f"{message} than is recorded, such as {sample}")

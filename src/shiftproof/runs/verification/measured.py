@@ -1,0 +1,76 @@
+"""What was measured without a certificate, measured again: clean answers of all samples, attacks on a few."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import torch
+from torch import nn
+
+from shiftproof.attacks.victim import frozen
+from shiftproof.models.outputs import logits_of
+from shiftproof.probes import PROBES
+from shiftproof.probes.attack import Attack
+from shiftproof.rng import numpy_generator
+from shiftproof.runs.data import StudyData
+from shiftproof.runs.engine import probe_seed
+from shiftproof.runs.run import Run
+from shiftproof.types import Finding
+
+__all__ = ["attacked_again", "clean_again"]
+
+_TIE = 1e-3
+"""Of the usual lead: below this, another machine may round an answer to the other side."""
+_MOST, _ALLOWED = 8, 0.25
+"""Samples of each attack and domain that are attacked again, and the part of them that rounding may make differ."""
+
+
+def clean_again(run: Run, data: StudyData, models: Mapping[str, nn.Module]) -> Iterator[Finding]:
+    """Whether the models themselves give the clean answers that are recorded; where two logits tie, either."""
+    for name, model in models.items():
+        for domain in data.measured_by("clean"):
+            for rows in run.evidence.where(probe="clean", model=name, domain=domain.name):
+                if rows["id"].tolist() != domain.ids.tolist():
+                    continue
+                logits = torch.cat([logits_of(model, domain.take(block)[0]).double().cpu() for block in domain.blocks])
+                top = logits.topk(min(2, logits.shape[1]), 1).values
+                lead = (top[:, 0] - top[:, -1]).numpy()
+                other = (logits.argmax(1).numpy() != rows["prediction"]) & (lead > _TIE * np.median(lead))
+                if other.any():
+                    sample = rows["id"][int(np.argmax(other))]
+                    message = f"{name} on {domain.name}: the model itself answers {int(other.sum())} samples otherwise"
+                    yield Finding("fail", "clean-differs", f"{message} than is recorded, such as {sample}")
+
+
+def attacked_again(
+    run: Run, data: StudyData, models: Mapping[str, nn.Module], seed: int, part: int
+) -> Iterator[Finding]:
+    """Whether the attacks of a study, on a few samples with the same draws, overturn no more than is recorded.
+
+    An attack on a sample depends on the seed and its id alone, so that it ends the same but for rounding.
+    """
+    probes = [probe for c in run.study.probes if isinstance(probe := PROBES.create(c.name, c.options), Attack)]
+    tried = broken = 0
+    for name, model in models.items():
+        for probe in probes:
+            for domain in data.measured_by("attack"):
+                rows = run.evidence.where(model=name, domain=domain.name, probe="attack", attack=repr(probe))
+                if len(rows) != len(probe.budgets) or rows[0]["id"].tolist() != domain.ids.tolist():
+                    continue
+                order = numpy_generator(seed, "verify", "attack", name, domain.name).permutation(len(domain))
+                few = np.sort(order[: min(part, _MOST)])
+                with frozen(model):
+                    again = probe.measure(
+                        model, *domain.take(few), domain.ids[few], seed=probe_seed(run.study, run.record, name, probe)
+                    )["prediction"]
+                labels = domain.labels[few]
+                stored = np.stack([one["prediction"][few] for one in rows], 1)
+                robust = (stored == labels[:, None]) & (again != labels[:, None])
+                wrong, tried = int(robust.any(1).sum()), tried + len(few)
+                if wrong > max(1, _ALLOWED * len(few)):
+                    broken += 1
+                    message = f"{name} on {domain.name}, {probe.title}: the same attack overturns {wrong} of {len(few)}"
+                    yield Finding("fail", "attack-differs", f"{message} samples that are recorded as right")
+    if tried and not broken:
+        yield Finding("pass", "attacked-again", f"{tried} samples attacked again end as recorded, but for rounding")
