@@ -105,7 +105,7 @@ def test_train_into_the_current_folder(run: Call, tmp_path: Path) -> None:
 
 
 def test_a_short_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
-    """The quickstart with a tenth of its training and few samples: every stage, none of its figures."""
+    """The quickstart with a tenth of its training and few samples: every stage, few of its figures."""
     short = ("--set", "training.steps=100", "--set", "limit=30", "--out", tmp_path / "run")
     code, out, _ = run("run", "quickstart", *short, "--json")
     assert code == 0

@@ -92,7 +92,8 @@ def _made(tmp_path: Path) -> None:
     sp.save_model(model.eval(), Path("model.safetensors"))
 
 
-def _killed(verb: str, times: int) -> None:
+def ends_the_same(verb: str, times: int) -> None:
+    """Killed so many times, it has the evidence and weights of an undisturbed run; report and verify take it."""
     seconds = finish(verb, Path("whole"))
     generator = random.Random(f"{verb} {times}")
     hits = sum(kill_at_random(verb, Path("killed"), seconds, generator) for _ in range(times))
@@ -108,4 +109,4 @@ def _killed(verb: str, times: int) -> None:
 @pytest.mark.usefixtures("_made")
 @pytest.mark.parametrize("verb", VERBS)
 def test_killed_ten_times(verb: str) -> None:
-    _killed(verb, 10)
+    ends_the_same(verb, 10)

@@ -51,7 +51,7 @@ def command(
     import os
     from dataclasses import asdict
 
-    from shiftproof.report.certified import by_setting, figures, nice_radii
+    from shiftproof.report.certified import by_setting, figures
     from shiftproof.report.requirements import Requirement
     from shiftproof.runs import find_study, run_study
     from shiftproof.runs.estimate import estimate_study
@@ -80,7 +80,7 @@ def command(
                 "measures": measures_json(content.measures),
                 "stressed": {one.title: accuracy_json(one.table) for one in content.stressed()},
                 "certified": [
-                    figures(one, nice_radii(series)) for series in by_setting(content.series) for one in series
+                    figures(one, content.radii_of(series)) for series in by_setting(content.series) for one in series
                 ],
                 "selected": run.record["selected"],
                 "findings": [{"level": f.level, "code": f.code, "message": f.message} for f in findings],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -32,7 +33,7 @@ class Result:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Probe:
+class Probe(ABC):
     """What measures a domain: a frozen dataclass of its options. Write `collect` and `cost`; the rest has defaults."""
 
     columns: ClassVar[tuple[Column, ...]] = ()
@@ -48,13 +49,13 @@ class Probe:
         """What tells it from other probes of a study."""
         return PROBES.name_of(self)
 
+    @abstractmethod
     def collect(self, task: ProbeTask) -> Sequence[Result]:
         """One result a setting, each with all samples of the task's domain, in order; at least `prediction`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
         """What that takes, from a moment's trial."""
-        raise NotImplementedError
 
     def passes(self, model: nn.Module) -> int:
         """Forward passes of one sample, at most."""
@@ -64,7 +65,7 @@ class Probe:
         """What weakens what it measures, as far as its options tell."""
         yield from ()
 
-    def check(self, model: nn.Module, domain: Domain, calibration: Domains | None) -> None:
+    def check(self, model: nn.Module, domain: Domain, calibration: Domains | None) -> None:  # noqa: B027 - a default
         """Refuse, before anything is trained, a model or data that can't be measured."""
 
 

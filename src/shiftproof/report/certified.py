@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from shiftproof.certification import Certificates
 from shiftproof.evidence import Evidence, Measurement, seen_note
-from shiftproof.evidence.certified import NOTHING, abstention_rate, credit, curve, curve_band, envelope, mean_credit
+from shiftproof.evidence.certified import NOTHING, curve, curve_band, envelope, mean_credit
 from shiftproof.report.cells import csv_text
 from shiftproof.report.chart import PALETTE
 from shiftproof.statistics import Sample, bootstrap_mean, interval
@@ -26,7 +25,6 @@ __all__ = [
     "certified_csv",
     "figures",
     "nice_radii",
-    "series_of",
     "series_of_evidence",
 ]
 
@@ -84,35 +82,6 @@ class Series:
     def sample(self, radius: float) -> Sample:
         """Whether each image reaches a radius, with what a bootstrap may not tear apart."""
         return Sample((self.earned >= radius).astype(np.float64), self.units_of)
-
-
-def series_of(
-    model: str,
-    domain: str,
-    certificates: Certificates,
-    labels: ArrayLike,
-    groups: NDArray[np.object_] | None = None,
-    seen: str = "no",
-) -> Series:
-    """From certificates; `groups` (patients) are what a bootstrap may not tear apart; `seen` in training: no | ..."""
-    return Series(
-        model,
-        domain,
-        certificates.title,
-        certificates.title,
-        certificates.scale,
-        credit(certificates, labels),
-        certificates.ids if groups is None else groups,
-        groups is not None,
-        abstention_rate(certificates),
-        certificates.stops_early,
-        certificates.norm,
-        certificates.units,
-        certificates.alpha,
-        certificates.guarantee,
-        certificates.classifier,
-        seen,
-    )
 
 
 def series_of_evidence(evidence: Evidence) -> list[Series]:
