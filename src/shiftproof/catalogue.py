@@ -10,13 +10,14 @@ import math
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from shiftproof.errors import UnknownName, UsageError
-from shiftproof.types import Range
+from shiftproof.types import Range, TextValue
 
-__all__ = ["Catalogue", "Checked", "Entry", "checked_options", "choices_of", "options_of", "plain_options", "ranges_of"]
+__all__ = ["Catalogue", "Entry", "Method", "checked_options", "choices_of", "options_of", "ranges_of", "to_plain"]
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -42,15 +43,23 @@ class Entry(Generic[T]):
 
 
 class Catalogue(Generic[T]):
-    """The methods of one kind, by name: `OBJECTIVES.create("erm")`.
+    """The methods of one kind, by name: `OBJECTIVES.create("erm")`, or from whatever names one: `NOISES.make(...)`.
 
     Modules of `package` are imported at the first look-up; entry points of `group`, unless told
     ``shiftproof.<package's last part>``, are loaded then too, so that an installed plug-in needs no configuration.
+
+    Args:
+        base: The class that every method of this kind derives from.
+        default: The method that is meant by options without a name.
+        example: How one is written in a study file, for errors.
     """
 
-    def __init__(self, kind: str, package: str, *, group: str = "") -> None:
+    def __init__(
+        self, kind: str, package: str, *, group: str = "", base: type = object, default: str = "", example: str = ""
+    ) -> None:
         self.kind = kind
-        self._package = package
+        self.base = base
+        self._package, self._default, self._example = package, default, example
         self.group = group or f"shiftproof.{package.rsplit('.', 1)[-1]}"
         self._entries: dict[str, Entry[T]] = {}
         self._complete = False
@@ -63,7 +72,12 @@ class Catalogue(Generic[T]):
             # the same class defined again (a notebook's cell run twice) replaces itself
             if known is not None and _home(known.cls) != _home(cls):
                 raise UsageError(f"two {self.kind}s are called {name!r}: {known.cls.__module__} and {cls.__module__}")
-            self._entries[name] = Entry(name, cls, metadata)
+            if not issubclass(cls, self.base):
+                home = f"{self.base.__module__}.{self.base.__qualname__}"
+                raise UsageError(f"the {self.kind} {name!r} should derive from {home}")
+            if issubclass(cls, Method):
+                cls.registered_as = name
+            self._entries[name] = Entry(name, cls, metadata)  # type: ignore[arg-type]
             return cls
 
         return enter
@@ -86,6 +100,24 @@ class Catalogue(Generic[T]):
         """Build the method called `name`; unknown and missing options get a sentence."""
         entry = self[name]
         return entry.cls(**checked_options(entry.cls, options or {}, f"{self.kind} {name!r}"))
+
+    def make(self, value: Any) -> T:
+        """The method that is meant by a method, its name, `name:first option`, or a mapping with a name and options."""
+        if isinstance(value, str):
+            name, colon, first = value.partition(":")
+            return self.create(name, {next(iter(self[name].options), "value"): first} if colon else {})
+        if isinstance(value, Mapping):
+            options = {"name": self._default, **value}
+            name = options.pop("name")
+            if name and isinstance(name, str):
+                return self.create(name, options)
+        elif self.base is not object and isinstance(value, self.base):
+            return value  # type: ignore[return-value]
+        seen = f"the class {value.__name__}" if isinstance(value, type) else repr(value)
+        hint = (
+            f"; write one as {self._example}" if self._example else f"; see: shiftproof ls {self.group.split('.')[-1]}"
+        )
+        raise UsageError(f"{seen} is no {self.kind}{hint}")
 
     def name_of(self, method: object) -> str:
         """The name under which the class of `method` is registered, or its class name if it is not."""
@@ -126,39 +158,82 @@ def checked_options(cls: type, options: Mapping[str, Any], owner: str) -> dict[s
     "3" is good enough for a whole number and [6, 4] for a pair: values come from YAML and command lines.
     """
     # pydantic takes a tenth of a second to import, which --help should not pay
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
-    known, hints = options_of(cls), get_type_hints(cls, include_extras=True)
+    known, hints = options_of(cls), _hints(cls)
     for option in options:
         if option not in known:
             raise UnknownName(f"option of {owner}:", option, known)
     checked = {}
     for option, default in known.items():
         if option in options:
+            value = options[option]
             try:
-                if isinstance(options[option], bool) and bool not in (hints[option], *get_args(hints[option])):
-                    raise UsageError(f"{option} of {owner} is {options[option]}; it takes no true or false")
-                checked[option] = TypeAdapter(hints[option]).validate_python(options[option])
+                if isinstance(value, bool) and bool not in (hints[option], *get_args(hints[option])):
+                    raise UsageError(f"{option} of {owner} is {value}; it takes no true or false")
+                checked[option] = _adapter(cls, option).validate_python(value)
             except ValidationError as error:
                 # "Input should be a valid integer, unable to parse ..."
-                said = error.errors(include_url=False)[0]["msg"].split(", unable")[0]
-                wanted = said.replace("Input should", "it should").replace("Value error, ", "")
-                if isinstance(options[option], float) and not math.isfinite(options[option]):
+                message = error.errors(include_url=False)[0]["msg"].split(", unable")[0]
+                wanted = message.replace("Input should", "it should").replace("Value error, ", "")
+                if isinstance(value, float) and not math.isfinite(value):
                     wanted = "it should be a finite number"
-                raise UsageError(f"{option} of {owner} is {options[option]!r}; {wanted}") from error
+                raise UsageError(f"{option} of {owner} is {value!r}; {wanted}") from error
         elif default is ...:
             raise UsageError(f"{owner} needs a value for {option!r}")
     return checked
 
 
-class Checked:
-    """A frozen dataclass whose options are checked by their types wherever they come from, not only from files."""
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls, include_extras=True)
+
+
+@cache
+def _adapter(cls: type, option: str) -> Any:
+    """What checks an option; building one takes a thousand times as long as using it."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(_hints(cls)[option])
+
+
+class Method:
+    """Base of everything that can be configured: a frozen dataclass whose options are checked by their annotations,
+    wherever they come from, and that can be written down and made again.
+
+    A rule between several options goes into `__post_init__`, after that of this class.
+    """
+
+    registered_as: ClassVar[str] = ""
+    """The name in its catalogue; set by the registration."""
 
     def __post_init__(self) -> None:
         cls = type(self)
         given = {name: getattr(self, name) for name in options_of(cls)}
         for name, value in checked_options(cls, given, cls.__name__).items():
             object.__setattr__(self, name, value)
+
+    @property
+    def name(self) -> str:
+        """Its name in the catalogue; that of its class, for one that is in none."""
+        return str(vars(type(self)).get("registered_as") or type(self).__name__)
+
+    def to_config(self) -> dict[str, Any]:
+        """Name and options in a form that fits into JSON, from which `Catalogue.make` makes it again."""
+        return {"name": self.name, **{name: to_plain(getattr(self, name)) for name in options_of(type(self))}}
+
+
+def to_plain(value: Any) -> Any:
+    """A value of an option in a form that fits into JSON; what does not fit is written out."""
+    if isinstance(value, Method):
+        return value.to_config()
+    if isinstance(value, TextValue):
+        return value.spec
+    if isinstance(value, list | tuple):
+        return [to_plain(part) for part in value]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return f"{value.__module__}.{value.__qualname__}" if callable(value) else repr(value)
 
 
 def options_of(cls: type) -> dict[str, Any]:
@@ -191,15 +266,3 @@ def choices_of(cls: type) -> dict[str, tuple[str, ...]]:
     hints = get_type_hints(cls)
     found = {name: get_args(hints[name]) for name in options_of(cls) if get_origin(hints[name]) is Literal}
     return {name: some for name, some in found.items() if all(isinstance(one, str) for one in some)}
-
-
-def plain_options(method: object) -> dict[str, Any]:
-    """The options of a method as they are set, in a form that fits into JSON: what does not fit is written out."""
-    values = {name: getattr(method, name) for name in options_of(type(method))}
-    return {name: value if _is_plain(value) else getattr(value, "spec", repr(value)) for name, value in values.items()}
-
-
-def _is_plain(value: object) -> bool:
-    if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, str | int | float)

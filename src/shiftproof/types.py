@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -29,6 +30,7 @@ __all__ = [
     "Positive",
     "Range",
     "Side",
+    "TextValue",
 ]
 
 MOST = 10**9
@@ -60,6 +62,15 @@ class Range:
 
     def __str__(self) -> str:
         return f"{self.low:g}..{self.high:g}{' log' if self.log else ''}"
+
+
+class TextValue(ABC):
+    """A small value that is written as text, such as linf:8/255."""
+
+    @property
+    @abstractmethod
+    def spec(self) -> str:
+        """The text that makes it again."""
 
 
 @dataclass(frozen=True, eq=False)

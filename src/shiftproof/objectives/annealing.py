@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from torch import Tensor
 
-from shiftproof.catalogue import Checked
+from shiftproof.catalogue import Method
 from shiftproof.objectives.objective import Outcome, Recipe, Selection
 from shiftproof.types import Finding, Natural, NonNegative, Range
 
@@ -16,7 +16,7 @@ __all__ = ["AnnealedPenalty", "compares_domains", "never_annealed", "penalised"]
 
 
 @dataclass(frozen=True)
-class AnnealedPenalty(Checked):
+class AnnealedPenalty(Method):
     """A penalty that weighs at most 1 for `anneal` steps, then `weight`; the sum is divided by that.
 
     Source validation would pick the weights from before the penalty, so that the last ones are kept.

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import nn
 
-from shiftproof.catalogue import Checked
+from shiftproof.catalogue import Method
 from shiftproof.errors import UnknownConstant
 from shiftproof.models.lipschitz.constants import lipschitz_bound
 from shiftproof.objectives.annealing import compares_domains, never_annealed, penalised
@@ -29,7 +29,7 @@ _ONE = 1.01
     cost="1 forward, 1 backward",
 )
 @dataclass(frozen=True)
-class GLEAN(Checked):
+class GLEAN(Method):
     """IRM with normal noise of `sigma` on the representation; risk and penalty see the same noise.
 
     On an encoder with a known Lipschitz constant, `latent-margin` turns the margins into radii. On another one they

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import nn
 
-from shiftproof.catalogue import Checked
+from shiftproof.catalogue import Method
 from shiftproof.objectives.annealing import compares_domains
 from shiftproof.objectives.measures import cross_entropy
 from shiftproof.objectives.objective import OBJECTIVES, Outcome, Recipe, Selection
@@ -20,7 +20,7 @@ __all__ = ["GroupDRO"]
     "group-dro", paper="Sagawa et al. 2020", buys="accuracy on the worst source domain", cost="1 forward, 1 backward"
 )
 @dataclass(frozen=True)
-class GroupDRO(Checked):
+class GroupDRO(Method):
     """Cross-entropy, weighted over domains; a weight grows by the factor exp(eta * risk) at every step."""
 
     eta: Annotated[NonNegative, Range(1e-3, 1e-1, log=True)] = 1e-2

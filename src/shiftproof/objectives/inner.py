@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from shiftproof.attacks.ascent import Rule, ascend, attackable, weaknesses
 from shiftproof.attacks.attack import check_eps
 from shiftproof.attacks.pgd import PGD
-from shiftproof.catalogue import Checked
+from shiftproof.catalogue import Method
 from shiftproof.models.prepared.prepare import Precision
 from shiftproof.objectives.measures import cross_entropy
 from shiftproof.objectives.objective import Outcome
@@ -27,7 +27,7 @@ _VALIDATION_STEPS = 10
 
 
 @dataclass(frozen=True)
-class InnerAttack(Checked):
+class InnerAttack(Method):
     """What an adversarial objective can be told about its attack; a step is 2.5 eps / `steps` (l1: 7.5) unless told.
 
     `rule` is "steepest" for the threat's norm, or "raw" for the gradient as it is, which hardly moves where the model

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 from torch import nn
 
-from shiftproof.catalogue import Checked
+from shiftproof.catalogue import Method
 from shiftproof.objectives.measures import cross_entropy, noise_of, spread
 from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
 from shiftproof.perturbations.noise import Noise
@@ -23,7 +23,7 @@ __all__ = ["TransferNoise"]
     cost="1 forward, 1 backward",
 )
 @dataclass(frozen=True)
-class TransferNoise(Checked):
+class TransferNoise(Method):
     """Cross-entropy under noise: "gauss" is normal of `sigma`; "sphere", the text to the letter, at most `eps` long.
 
     The letter draws standard normal noise and shortens it to an l2 norm of `eps`. In 784 dimensions that is 28 times

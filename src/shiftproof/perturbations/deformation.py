@@ -14,6 +14,7 @@ from torch import Tensor
 from shiftproof.errors import UnknownName, UsageError
 from shiftproof.perturbations.noise import NOISES, Noise
 from shiftproof.perturbations.threat import LARGEST_EPS, Norm, Threat, as_threat, parse_eps, project, size
+from shiftproof.types import TextValue
 
 __all__ = ["Ball", "Deformation", "DeformationOption", "as_ball", "as_deformation", "deformations"]
 
@@ -49,7 +50,7 @@ class Ball(Protocol):
 
 
 @dataclass(frozen=True)
-class Deformation:
+class Deformation(TextValue):
     """Every deformation of a kind whose parameters have a norm of at most `eps`, by one interpolation of the image.
 
     Kinds, norms and units are those of the noises that deform: `rotation` (radians), `translation` (half image sizes),

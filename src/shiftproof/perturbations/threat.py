@@ -12,6 +12,7 @@ from pydantic import PlainValidator
 from torch import Tensor
 
 from shiftproof.errors import UnknownName, UsageError
+from shiftproof.types import TextValue
 
 __all__ = [
     "LARGEST_EPS",
@@ -40,7 +41,7 @@ LARGEST_EPS = 1e18
 
 
 @dataclass(frozen=True)
-class Threat:
+class Threat(TextValue):
     """Every change of an input whose norm is at most `eps`; for images, in pixel values in [0, 1].
 
     >>> Threat.parse("linf:8/255")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from shiftproof.catalogue import plain_options
+from shiftproof.catalogue import options_of, to_plain
 from shiftproof.domains.registry import data_set
 from shiftproof.models import MODELS
 from shiftproof.models.files import file_hash
@@ -41,7 +41,7 @@ def resolved(study: Study) -> dict[str, Any]:
 
 def resolved_probes(study: Study) -> list[dict[str, Any]]:
     """The probes of a study, with all defaults written out."""
-    return [{"name": p.name, **plain_options(PROBES.create(p.name, p.options))} for p in study.probes]
+    return [{"name": p.name, **_plain_options(PROBES.create(p.name, p.options))} for p in study.probes]
 
 
 def resolved_model(spec: ModelSpec, seed: int) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def resolved_model(spec: ModelSpec, seed: int) -> dict[str, Any]:
     objective, recipe = objective_of(spec)
     return {
         "model": _network(spec.model) if spec.model.name in MODELS else given(spec.model),
-        "objective": {"name": spec.objective.name, **plain_options(objective)},
+        "objective": {"name": spec.objective.name, **_plain_options(objective)},
         "recipe": asdict(recipe),
         "selection": spec.selection or objective.selection,
         "seed": seed if spec.seed is None else spec.seed,
@@ -91,9 +91,13 @@ def _data(choice: Choice) -> dict[str, Any]:
     if choice.name == GIVEN:
         return {"name": GIVEN}
     chosen = data_set(choice.name, choice.options)
-    return {"name": choice.name, **plain_options(chosen)}
+    return {"name": choice.name, **_plain_options(chosen)}
 
 
 def _network(choice: Choice) -> dict[str, Any]:
     front, head, own = split_options(choice.name, choice.options)
     return {"name": choice.name, **MODELS[choice.name].options, **own, **asdict(front), **asdict(head)}
+
+
+def _plain_options(method: object) -> dict[str, Any]:
+    return {name: to_plain(getattr(method, name)) for name in options_of(type(method))}

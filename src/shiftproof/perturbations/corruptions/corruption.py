@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Interval
 from torch import Tensor
 
-from shiftproof.catalogue import Catalogue, Checked
+from shiftproof.catalogue import Catalogue, Method
 
 __all__ = ["CORRUPTIONS", "EXTRA", "STANDARD", "Constants", "Corruption", "Published", "constants_for"]
 
@@ -43,7 +43,7 @@ def constants_for(shape: Sequence[int], constants: Constants = "auto") -> Litera
 
 
 @dataclass(frozen=True)
-class Corruption(Checked, ABC):
+class Corruption(Method, ABC):
     """A frozen dataclass of how much nature spoils an image; the result depends on the image and its own draws only."""
 
     severity: Severity
