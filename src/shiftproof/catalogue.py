@@ -176,7 +176,7 @@ def checked_options(cls: type, options: Mapping[str, Any], owner: str) -> dict[s
                 # "Input should be a valid integer, unable to parse ..."
                 message = error.errors(include_url=False)[0]["msg"].split(", unable")[0]
                 wanted = message.replace("Input should", "it should").replace("Value error, ", "")
-                if isinstance(value, float) and not math.isfinite(value):
+                if "less than inf" in wanted or (isinstance(value, float) and not math.isfinite(value)):
                     wanted = "it should be a finite number"
                 raise UsageError(f"{option} of {owner} is {value!r}; {wanted}") from error
         elif default is ...:

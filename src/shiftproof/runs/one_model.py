@@ -13,7 +13,7 @@ from shiftproof.domains.splits import check_part
 from shiftproof.errors import UsageError
 from shiftproof.models import MODELS
 from shiftproof.models.load import check_trained
-from shiftproof.perturbations.noise import Noise, as_record
+from shiftproof.perturbations.noise import Noise
 from shiftproof.runs.spec import Study
 from shiftproof.runs.study_files import validated
 
@@ -71,7 +71,7 @@ def certifier_config(certifier: Certifier) -> dict[str, Any]:
     for name in options_of(type(certifier)):
         value = getattr(certifier, name)
         if isinstance(value, Noise):
-            value = as_record(value)
+            value = value.to_config()
         plain = value is None or isinstance(value, bool | int | float | list | tuple | dict)
         config[name] = value if plain else str(value)
     return config

@@ -17,7 +17,7 @@ from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
 from shiftproof.execution import Mode, duration, progress_bar
 from shiftproof.perturbations.deformation import Ball, Deformation
-from shiftproof.perturbations.noise import Noise, as_noise, as_record
+from shiftproof.perturbations.noise import Noise, as_noise
 from shiftproof.perturbations.threat import Threat
 from shiftproof.probes import PROBES
 from shiftproof.runs.data import CHEAP
@@ -268,7 +268,7 @@ def _on_smoothed(threat: Ball, noise: Noise, effort: Effort) -> dict[str, Any]:
     return {
         "name": "attack",
         "attack": {**attack, "threat": threat.spec},
-        "smoothed": as_record(noise),
+        "smoothed": noise.to_config(),
         "samples": effort.copies,
         "votes": effort.votes,
     }
