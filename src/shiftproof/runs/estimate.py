@@ -102,7 +102,7 @@ def _training_cost(name: str, stage: str, spec: ModelSpec, model: nn.Module, sou
     # the difference of two runs: what both pay once (reading, one evaluation) cancels
     seconds_a_step = max(long - short, 0.0) / max(1, steps - WARM_UP_STEPS)
     evaluations = -(-recipe.steps // recipe.evaluate_every)
-    trained = recipe.steps * recipe.batch * len(sources) * getattr(objective, "passes", 1)
+    trained = recipe.steps * recipe.batch * len(sources) * objective.passes
     evaluated = evaluations * sum(validation.samples.values())
     seconds = recipe.steps * seconds_a_step + evaluations * seconds_an_evaluation
     return StageCost(name, stage, trained + evaluated, trained + evaluated, seconds, seconds)

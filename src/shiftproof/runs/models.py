@@ -106,7 +106,7 @@ def training_findings(name: str, spec: ModelSpec, model: nn.Module, sources: Dom
     """What the objective has to say of the model that it gave, and whether a head stands on an encoder by chance."""
     objective, recipe = objective_of(spec)
     outcome = Outcome(model, sources.shape, recipe, sources.names)
-    said = list(objective.findings(outcome)) if hasattr(objective, "findings") else []
+    said = list(objective.findings(outcome))
     if recipe.part == "head" and spec.pretrain is None and starts_by_chance(spec.model.name, spec.model.options):
         said.append(Finding("warn", "untrained-encoder", "only the head was trained, on an encoder of random weights"))
     return [replace(finding, message=f"{name}: {finding.message}") for finding in said]
