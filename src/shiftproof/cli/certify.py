@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -274,16 +275,16 @@ def _show_claimed(claimed: list[Measurement], radii: tuple[float, ...], run: Run
 
 def _show_caps(results: list[Measurement], certifying: dict[str, Any], classes: int) -> None:
     """What no radius can exceed, whatever the model: that of unanimous votes, or of the outermost samples."""
+    from shiftproof.certification.sampling.budget import Levels
+
     caps = {}
     for one in results:
         certifier, levels = certifying[one.setting], one.fact("levels")
         name = f"{one.title}, alpha {one.fact('alpha'):g}"
-        if hasattr(certifier, "largest_radius"):
-            caps[name] = certifier.largest_radius(classes)
-        elif hasattr(certifier, "reach") and levels is not None:
-            caps[name] = certifier.reach(round(one.fact("alpha") / (2 * levels["final"])))
-    if caps:
-        limits = "; ".join(f"{cap:.4g} ({name})" for name, cap in caps.items())
+        caps[name] = certifier.largest_radius(classes, None if levels is None else Levels(**levels))
+    known = {name: cap for name, cap in caps.items() if math.isfinite(cap)}
+    if known:
+        limits = "; ".join(f"{cap:.4g} ({name})" for name, cap in known.items())
         say(f"With so many noise samples no radius can exceed {limits}, however sure the model is.")
 
 

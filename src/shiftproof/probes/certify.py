@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
@@ -25,16 +24,9 @@ from shiftproof.types import Cost
 __all__ = ["Certify", "as_certifier", "as_certifiers"]
 
 
-def as_certifier(value: Any) -> Any:
+def as_certifier(value: Any) -> Certifier:
     """A certifier from a study file: its name, or a mapping with the name and its options."""
-    if hasattr(value, "certify") and not isinstance(value, type):
-        return value
-    if isinstance(value, str):
-        return CERTIFIERS.create(value)
-    if isinstance(value, Mapping):
-        options = {"name": "randomized-smoothing", **value}
-        return CERTIFIERS.create(str(options.pop("name")), options)
-    raise UsageError(f"the certifier is {value!r}; write {{name: randomized-smoothing, noise: gaussian:0.25}}")
+    return CERTIFIERS.make(value)
 
 
 def as_certifiers(value: Any) -> Any:
@@ -117,7 +109,7 @@ class Certify(Probe):
             calibration=task.calibration,
         )
         if len(self.certifiers) > 1:
-            counted: list[Certificates] = RandomizedSmoothing.together(job, self.certifiers)  # type: ignore[arg-type]
+            counted: list[Certificates] = RandomizedSmoothing.certify_together(job, self.certifiers)  # type: ignore[arg-type]
         else:
             counted = [self.certifiers[0].certify(job)]
         every = [*counted, *(one.at_alpha(alpha) for alpha in self.alphas for one in counted)]
@@ -145,9 +137,7 @@ class Certify(Probe):
 
     def passes(self, model: nn.Module) -> int:
         """Votes of one sample, at most; one where none are counted."""
-        return sum(
-            int(getattr(one, "n0", 0) + getattr(one, "n", getattr(one, "samples", 1))) for one in self.certifiers
-        )
+        return sum(one.passes for one in self.certifiers)
 
     def job(self, model: nn.Module, domain: Domain, workers: int = 1) -> Job:
         """What the certifier is given."""

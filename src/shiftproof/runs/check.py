@@ -55,7 +55,7 @@ def _check_phase(location: Location, phase: ModelSpec | Pretrain) -> Iterator[Pr
         yield from _try((*location, "selection"), lambda: check_rule(rule, objective()))
     if phase.objective.name in OBJECTIVES:
         recipe = OBJECTIVES[phase.objective.name].cls.recipe
-        yield from _try((*location, "training"), lambda: check_recipe(recipe.override(phase.training)))  # type: ignore[attr-defined]
+        yield from _try((*location, "training"), lambda: check_recipe(recipe.override(phase.training)))
 
 
 def _check_as_it_is(spec: ModelSpec) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from shiftproof.certification.sampling.stopping import Radii
+from shiftproof.certification import Certifier
 from shiftproof.domains import Domain
 from shiftproof.perturbations.noise import label
 from shiftproof.probes import PROBES
@@ -34,15 +33,12 @@ def measurable(probes: Iterable[tuple[str, Mapping[str, Any]]], domains: Sequenc
             if isinstance(one, Certify)
             for certifier in one.settings.values()
             # what an unsound rule claims is never judged as certified
-            if not getattr(certifier, "unsound", "")
+            if not certifier.unsound
         ),
         clean=any(isinstance(one, Clean) for one in made),
         corrupted=any(isinstance(one, Corrupt) for one in made),
     )
 
 
-def _certifiable(certifier: Any, classes: int) -> Certifiable:
-    noise, stop = getattr(certifier, "noise", None), getattr(certifier, "stop", None)
-    norm = str(getattr(certifier, "norm", "l2") if noise is None else noise.norm)
-    largest = certifier.largest_radius(classes) if hasattr(certifier, "largest_radius") else math.inf
-    return Certifiable(norm, str(certifier.title), largest, stop.radii if isinstance(stop, Radii) else None)
+def _certifiable(certifier: Certifier, classes: int) -> Certifiable:
+    return Certifiable(certifier.norm, certifier.title, certifier.largest_radius(classes), certifier.asked_radii)

@@ -98,7 +98,7 @@ class Wanted:
             return found
         noise = as_noise(certifier["noise"])
         sizes = [threat.eps for threat in self.threats if _speaks_of(noise, threat)] or [noise.scale]
-        return {**found, "stop": str(Radii([0.0, *sizes, *self.radii]))}
+        return {**found, "stop": Radii([0.0, *sizes, *self.radii]).spec}
 
     def _usual(self, probe: str) -> dict[str, Any]:
         """What another probe needs: the first threat to pixels, if it is about one."""
@@ -111,9 +111,7 @@ class Wanted:
 
     def _noises(self) -> list[Noise]:
         """Of certificates that speak of a vote under noise: the same vote is attacked."""
-        voting = [
-            one for one in self.certifiers if getattr(CERTIFIERS[one["name"]].cls, "classifier", "") == "smoothed"
-        ]
+        voting = [one for one in self.certifiers if CERTIFIERS[one["name"]].cls.classifier == "smoothed"]
         return [as_noise(one["noise"]) for one in voting if "noise" in one]
 
 

@@ -148,12 +148,12 @@ def unreachable(study: Study, threats: Sequence[Ball], classes: int) -> Iterator
     """Certificates whose votes could not reach the size of an attack, however sure the model is."""
     certifiers = [as_certifier(choice.options["certifier"]) for choice in study.probes if choice.name == "certify"]
     for certifier in certifiers:
-        if not hasattr(certifier, "largest_radius") or not hasattr(certifier, "noise"):
-            continue
         cap, noise = certifier.largest_radius(classes), certifier.noise
+        if noise is None:
+            continue
         for threat in threats:
             if (threat.norm, threat.units) == (noise.norm, noise.units) and threat.eps > cap:
-                message = f"{certifier.title} with {certifier.n:,} votes certifies no radius above {cap:.3g}"
+                message = f"{certifier.title} with {certifier.votes:,} votes certifies no radius above {cap:.3g}"
                 hint = (
                     f"so that nothing can be guaranteed within {threat.norm} {threat.eps:g}: more votes, or more noise"
                 )
