@@ -141,10 +141,10 @@ def test_another_study_does_not_overwrite_a_run(finished: Path) -> None:
 
 
 def test_the_hash_covers_what_changes_a_number_and_nothing_else() -> None:
-    from shiftproof.runs.identity import digest, resolved
+    from shiftproof.runs.identity import digest, study_identity
 
     def hashed(text: str) -> str:
-        return digest(resolved(parse_study(text, "s", "s")))
+        return digest(study_identity(parse_study(text, "s", "s")))
 
     assert hashed(SMALL) == hashed(SMALL + "title: Another title\nabout: words\n")
     assert hashed(SMALL) == hashed(
