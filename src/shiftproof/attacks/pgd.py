@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import torch
 from annotated_types import Interval
 from torch import Tensor
 
-from shiftproof.attacks.ascent import Rule, in_range, step_inside, swift, usual_step, weaknesses
+from shiftproof.attacks.ascent import Rule, climb, in_range, step_inside, swift, usual_step, weaknesses
 from shiftproof.attacks.contract import ATTACKS, Attack
 from shiftproof.attacks.losses import LOSSES, Losses, LossName, look
 from shiftproof.attacks.victim import Victim
@@ -112,23 +113,24 @@ class PGD(Attack):
         points = inputs[rows]
         if self.random_start:
             points = drawn(random_start, norm, inputs, eps, generators, rows, self.clip)
-        for number in range(self.steps + 1):
-            last = number == self.steps
-            rule = None if last else self.rule
-            seen = look(victim, points, labels[rows], self._losses, rule)
-            gradient = seen.gradient
-            best.offer(rows, points, seen.losses, seen.wrong)
-            if last:
-                break
-            if self.early_exit and victim.exact and bool(seen.wrong.any()):
-                left = ~seen.wrong
-                rows, points, gradient = rows[left], points[left], gradient[left]
-                if not len(rows):
-                    break
-            here, done = inputs[rows], number / self.steps
-            points = step_inside(
-                points, here, gradient, length[rows], norm, eps[rows], rule=self.rule, clip=self.clip, done=done
+
+        def evaluate_at(some: Tensor, points: Tensor, rule: Rule | None) -> tuple[Tensor, Tensor]:
+            chosen = rows[some]
+            seen = look(victim, points, labels[chosen], self._losses, rule)
+            best.offer(chosen, points, seen.losses, seen.wrong)
+            return seen.gradient, seen.wrong
+
+        def move(some: Tensor, points: Tensor, gradient: Tensor, number: int) -> Tensor:
+            own, done = rows[some], number / self.steps
+            return step_inside(
+                points, inputs[own], gradient, length[own], norm, eps[own], rule=self.rule, clip=self.clip, done=done
             )
+
+        some, points = climb(
+            points, self.steps, partial(evaluate_at, rule=self.rule), move, leaves=self.early_exit and victim.exact
+        )
+        if len(some):
+            evaluate_at(some, points, None)
 
     @property
     def _losses(self) -> Losses:
