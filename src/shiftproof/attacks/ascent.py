@@ -24,11 +24,11 @@ __all__ = [
     "attackable",
     "climb",
     "direction",
+    "fast_copy",
     "in_range",
     "input_gradient",
     "project_inside",
     "step_inside",
-    "swift",
     "usual_step",
     "weaknesses",
 ]
@@ -221,7 +221,7 @@ def attackable(model: nn.Module, inputs: Tensor, precision: Precision = "f32") -
         yield scores
 
 
-def swift(victim: Victim, inputs: Tensor) -> Victim:
+def fast_copy(victim: Victim, inputs: Tensor) -> Victim:
     """The victim for many scores and gradients: a network as it is, in eval mode, becomes a copy of fewer operations.
 
     Its scores are those of the victim but for rounding; the last word is the victim's own.

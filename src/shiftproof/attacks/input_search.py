@@ -82,7 +82,7 @@ class InputSearch(Attack):
                 change = (points - inputs[own]).double()
                 losses = (aims[own] - z).abs().sum(1) + self.regulariser * change.flatten(1).square().sum(1)
             wrong = (z.detach() @ head[0].T + head[1]).argmax(1) != labels[own]
-            best.offer(own, points, -losses.detach(), wrong)
+            best.update(own, points, -losses.detach(), wrong)
             return points, losses, wrong
 
         def evaluate(some: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:

@@ -205,7 +205,11 @@ def project(delta: Tensor, norm: Norm, eps: float | Tensor) -> Tensor:
 
 
 def _project_l1(delta: Tensor, radii: Tensor) -> Tensor:
-    """By sorting: what is too much is taken off all the numbers that stay above 0, equally."""
+    """By sorting: what is too much is taken off all the numbers that stay above 0, equally.
+
+    Duchi et al., "Efficient projections onto the l1-ball for learning in high dimensions" (2008,
+    doi:10.1145/1390156.1390191).
+    """
     sizes = delta.flatten(1).abs().double()
     falling = sizes.sort(dim=1, descending=True).values
     excess = falling.cumsum(1) - radii.flatten(1).double()
