@@ -13,7 +13,7 @@ from shiftproof.evidence import Evidence, EvidenceStore, Measurement, slug
 from shiftproof.evidence.certificates import certificates_in
 from shiftproof.evidence.order import order_summary
 from shiftproof.execution import read_json, write_atomically
-from shiftproof.models.networks.heads import Head
+from shiftproof.models.heads import Head
 from shiftproof.probes import PROBES
 from shiftproof.report import Report, write_report
 from shiftproof.report.page import FORMATS, render_page
