@@ -15,8 +15,8 @@ from shiftproof.certification import CERTIFIERS, certify
 from shiftproof.domains import Domain, Domains, load_domains
 from shiftproof.errors import ModelError, StudyError, UnknownName, UsageError
 from shiftproof.models import NetworkBlueprint, SplitModel, build_model, load_model, save_model
+from shiftproof.models.heads import Head
 from shiftproof.models.lipschitz import MaxMin, RowL1Linear, RowL2Linear, frozen
-from shiftproof.models.networks.heads import Head
 from shiftproof.rng import seeded_globals
 from shiftproof.runs import find_study, open_run, parse_study, run_study
 from shiftproof.runs.estimate import estimate_study

@@ -14,7 +14,7 @@ from shiftproof.evidence.certificates import certificates_in
 from shiftproof.evidence.measurement import worst_seen
 from shiftproof.evidence.order import order_summary
 from shiftproof.execution import write_atomically
-from shiftproof.models.networks.heads import Head
+from shiftproof.models.heads import Head
 from shiftproof.report import Report, write_report
 from shiftproof.report.page import FORMATS, render_page
 from shiftproof.report.requirements import Outcome, Requirement
