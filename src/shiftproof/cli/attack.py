@@ -35,7 +35,7 @@ from shiftproof.cli.options import (
 
 if TYPE_CHECKING:
     from shiftproof.perturbations import Deformation, Threat
-    from shiftproof.report.attacked import Attacked
+    from shiftproof.report.sections.attacked import Attacked
     from shiftproof.runs import Run
 
 __all__ = ["command"]
@@ -91,8 +91,8 @@ def command(
     import os
     from dataclasses import asdict
 
-    from shiftproof.report.attacked import attacked_of
     from shiftproof.report.requirements import Requirement
+    from shiftproof.report.sections.attacked import attacked_of
     from shiftproof.runs.engine import run_study
     from shiftproof.runs.estimate import estimate_study
     from shiftproof.runs.one_model import OneModel

@@ -290,9 +290,9 @@ def _show(run: Run, outcomes: list[Outcome], report: Path, took: _Took) -> None:
     content = run.content()
     if content.measures.beyond:
         typer.echo("As they are, on all samples:")
-        show_accuracy(content.table())
+        show_accuracy(content.accuracy)
     show_measures(content.measures)
-    show_findings(content.findings(content.table()))
+    show_findings(content.findings)
     say("")
     for sentence in content.verdict:
         say(sentence, "bold")
@@ -309,10 +309,6 @@ def _show_json(run: Run, outcomes: list[Outcome], report: Path, took: _Took) -> 
     from dataclasses import asdict
 
     content = run.content()
-    corrupted = [
-        {"domain": one.domain, "mean": one.mean, "relative": one.relative, "groups": one.groups, "worst": one.worst[0]}
-        for one in content.corrupted
-    ]
     show_json(
         {
             "requirements": [asdict(one) for one in outcomes],
@@ -322,9 +318,9 @@ def _show_json(run: Run, outcomes: list[Outcome], report: Path, took: _Took) -> 
             "samples": run.samples,
             "time": took.figures(),
             "verdict": content.verdict,
-            **accuracy_json(content.table()),
+            **accuracy_json(content.accuracy),
             "measures": measures_json(content.measures),
-            "corrupted": corrupted,
-            "findings": [asdict(finding) for finding in content.findings(content.table())],
+            "corrupted": [one.figures() for one in content.corrupted],
+            "findings": [asdict(finding) for finding in content.findings],
         }
     )

@@ -69,8 +69,8 @@ def command(
     run = run_study(loaded, out, workers=count, device=device, progress="lines", require=requirements)
     written = run.export()
     content = run.content()
-    table = content.table()
-    findings, outcomes = content.findings(table), outcomes_now(run, require)
+    table = content.accuracy
+    findings, outcomes = content.findings, outcomes_now(run, require)
     if json:
         show_json(
             {
@@ -78,7 +78,7 @@ def command(
                 "report": str(written[0]),
                 **accuracy_json(table),
                 "measures": measures_json(content.measures),
-                "stressed": {one.title: accuracy_json(one.table) for one in content.stressed()},
+                "stressed": {one.title: accuracy_json(one.table) for one in content.probe_tables},
                 "certified": [
                     figures(one, content.radii_of(series)) for series in by_setting(content.series) for one in series
                 ],
@@ -90,11 +90,11 @@ def command(
         _fail_unless_met(outcomes)
         return
     measures = content.measures
-    if len({row.measure.kind for row in measures.rows}) > 1:
+    if measures.several:
         show_measures(measures)
     else:
         show_accuracy(table)
-    for one in content.stressed():
+    for one in content.probe_tables:
         say(f"{one.title} ({one.classifier} classifier):")
         show_accuracy(one.table)
     show_findings(findings)

@@ -98,11 +98,11 @@ def command(
     kept = card["selection"]
     if json:
         result = {"model": str(path), "run": str(run.folder), "selected": kept, "seconds": card["seconds"]}
-        result |= {key: value[name] for key, value in accuracy_json(content.table()).items()}
+        result |= {key: value[name] for key, value in accuracy_json(content.accuracy).items()}
         result["findings"] = [asdict(finding) for finding in run.findings]
         show_json(result | {"requirements": [asdict(one) for one in outcomes]})
     else:
-        show_accuracy(content.table())
+        show_accuracy(content.accuracy)
         show_findings(run.findings)
         say(f"\nkept    step {kept['step']} of {card['recipe']['steps']} ({_why(kept)})")
         say(f"model   {path}{' (was there already)' if before else ''}")
