@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo shell test check bench clean
+.PHONY: demo shell test coverage check bench clean
 
 demo: .venv/.user
 	$(BIN)/shiftproof run quickstart
@@ -14,6 +14,10 @@ shell: .venv/.user
 
 test: .venv/.dev
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+# the same tests, and which lines of the package they reach; processes that tests start are not counted
+coverage: .venv/.dev
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --cov=shiftproof --cov-report=term:skip-covered
 
 check: .venv/.dev
 	$(BIN)/ruff format --check .

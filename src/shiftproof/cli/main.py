@@ -7,6 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from typing import NoReturn
 
 import typer
@@ -35,6 +36,8 @@ from shiftproof.execution.signals import terminate_as_interrupt
 __all__ = ["app", "main"]
 
 EXIT_MISTAKE, EXIT_INTERRUPTED = 1, 130
+_PLUG_INS: set[str] = set()
+"""Verbs that installed packages have brought."""
 
 app = typer.Typer(
     name="shiftproof",
@@ -79,9 +82,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _main(given: list[str]) -> NoReturn:
     typed.set(given)
-    command = typer.main.get_command(app)
     try:
         _refuse_empty(given)
+        _add_plug_ins()
+        command = typer.main.get_command(app)
         code = command.main(given, prog_name="shiftproof", standalone_mode=False)
     except CheckFailed as error:
         _stop(str(error), EXIT_FAILED)
@@ -106,6 +110,22 @@ def _main(given: list[str]) -> NoReturn:
             EXIT_INTERRUPTED,
         )
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _add_plug_ins() -> None:
+    """Enter verbs of installed packages: entry points of the group `shiftproof.verbs`, each a typer command."""
+    known = {str(info.name) for info in (*app.registered_commands, *app.registered_groups)}
+    for point in entry_points(group="shiftproof.verbs"):
+        if point.name in known:
+            # main may be called several times in a process
+            if point.name in _PLUG_INS:
+                continue
+            raise UsageError(f"the plug-in {point.value!r} brings a verb {point.name!r}, and there is one already")
+        try:
+            app.command(name=point.name)(point.load())
+        except Exception as error:
+            raise UsageError(f"the plug-in {point.name!r} can't be loaded: {type(error).__name__}: {error}") from error
+        _PLUG_INS.add(point.name)
 
 
 def _refuse_empty(given: list[str]) -> None:
