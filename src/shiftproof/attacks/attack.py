@@ -134,10 +134,10 @@ def attack_samples(
         # an attack that may stop early has no use for samples that a smaller budget has overturned
         rows = torch.nonzero((best.answers == labels) if attack.early_exit else (clean == labels)).flatten()
         if len(rows) and eps > 0:
-            mine, radii = labels[rows], torch.full((len(rows),), eps)
-            found = overturn(victim, inputs[rows], mine, attack, radii=radii, ids=ids[_array(rows)], seed=seed)
+            own, radii = labels[rows], torch.full((len(rows),), eps)
+            found = overturn(victim, inputs[rows], own, attack, radii=radii, ids=ids[_array(rows)], seed=seed)
             # what was found within a smaller ball is not given up for a failure in this one
-            taken = (found.answers != mine) | (best.answers[rows] == mine)
+            taken = (found.answers != own) | (best.answers[rows] == own)
             best = best.improved(rows, found, taken)
         one = AttackResult(
             ids,

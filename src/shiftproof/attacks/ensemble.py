@@ -118,8 +118,8 @@ class Ensemble(Attack):
             rows = best.rows[~best.wrong] if victim.exact else best.rows
             if not len(rows):
                 break
-            mine = [generators[row] for row in rows.tolist()]
-            points = member.run(target, inputs[rows], labels[rows], eps[rows], mine)
+            own = [generators[row] for row in rows.tolist()]
+            points = member.run(target, inputs[rows], labels[rows], eps[rows], own)
             seen = evaluate(quick, points, labels[rows], margin, None)
             # the copy that was attacked may round otherwise than the victim, whose answer counts
             wrong = victim.answers(points) != labels[rows] if victim.exact else seen.wrong

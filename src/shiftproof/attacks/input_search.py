@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from shiftproof.attacks.attack import Data, attack_samples, check_eps, check_vic
 from shiftproof.attacks.contract import ATTACKS, Attack
 from shiftproof.attacks.pgd import Best, in_range
 from shiftproof.attacks.representation import adversarial_representation, class_distance, linear_head, mean_of, share_of
+from shiftproof.attacks.rows import join_columns
 from shiftproof.attacks.victim import Base, Victim, frozen, max_batch_size
 from shiftproof.domains import one_domain
 from shiftproof.errors import ModelError, UsageError
@@ -162,8 +163,7 @@ class Searched:
     def joined(cls, parts: Sequence[Searched]) -> Searched:
         """Of several blocks of samples, one after the other."""
         names = ("ids", "units", "before", "after", "x_l2", "x_linf", "z_l2", "z_linf", "z")
-        columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-        return replace(parts[0], **columns)
+        return replace(parts[0], **join_columns(parts, names))
 
 
 def search_inputs(

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist, pdist
 from torch import nn
 
+from shiftproof.attacks.rows import join_columns
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.altered import altered
 from shiftproof.models.lipschitz import RowL1Linear, RowL2Linear
@@ -78,7 +79,7 @@ class Representations:
     def joined(cls, parts: Sequence[Representations], labels: ArrayLike | None = None) -> Representations:
         """Of several blocks of samples; the distance between classes is that of all of them."""
         names = ("z", "prediction", "target", "distance", "change", "units")
-        columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        columns = join_columns(parts, names)
         classes = columns["prediction"] if labels is None else np.asarray(labels)
         return replace(parts[0], between_classes=class_distance(columns["z"], classes), **columns)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from shiftproof.attacks.rows import join_columns
 from shiftproof.perturbations.threat import Ball
 from shiftproof.types import FloatArray, IntArray
 
@@ -49,11 +49,11 @@ class Found:
         parameters = self.parameters
         if parameters.shape[1:] != other.parameters.shape[1:]:
             parameters = other.parameters.new_zeros(len(self.inputs), *other.parameters.shape[1:])
-        mine = [column.clone() for column in (self.inputs, self.answers, self.distance, parameters)]
-        theirs = (other.inputs, other.answers, other.distance, other.parameters)
-        for column, found in zip(mine, theirs, strict=True):
-            column[rows[taken]] = found[taken]
-        return Found(*mine)
+        columns = [column.clone() for column in (self.inputs, self.answers, self.distance, parameters)]
+        better = (other.inputs, other.answers, other.distance, other.parameters)
+        for column, values in zip(columns, better, strict=True):
+            column[rows[taken]] = values[taken]
+        return Found(*columns)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,11 +79,12 @@ class AttackResult:
     def joined(cls, parts: Sequence[AttackResult]) -> AttackResult:
         """Of several blocks of samples, one after the other."""
         names = ["ids", "labels", "clean", "predictions", "distance"]
-        columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         sizes = {part.parameters.shape[1] for part in parts if part.parameters is not None}
         moved = [np.zeros((len(part), *sizes)) if part.parameters is None else part.parameters for part in parts]
         inputs = torch.from_numpy(np.concatenate([part.inputs for part in parts]))
-        return replace(parts[0], inputs=inputs, parameters=np.concatenate(moved) if sizes else None, **columns)
+        return replace(
+            parts[0], inputs=inputs, parameters=np.concatenate(moved) if sizes else None, **join_columns(parts, names)
+        )
 
     @property
     def success(self) -> NDArray[np.bool_]:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["take_rows", "where_rows"]
+__all__ = ["join_columns", "take_rows", "where_rows"]
 
 State = TypeVar("State", bound=Any)
+
+
+def join_columns(parts: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
+    """Those attributes of several blocks of samples, as arrays, one block after the other."""
+    return {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
 
 
 def take_rows(state: State, chosen: Tensor) -> State:

@@ -45,7 +45,7 @@ _SMALLER = (0.5, 0.8)
 _MISSED = 0.05
 """Of what a poor attack overturns, a good one may miss this part."""
 _WARN, _FAIL = 0.05, 0.01
-"""As unlikely as this, it missed more than that."""
+"""p-values below which a finding is a warning / a failure."""
 
 
 def validity_findings(
@@ -287,7 +287,7 @@ def _masking(
     rule = f"weak below a chance of {_WARN:g}, misleading below {_FAIL:g} or where over {_MISSED:.0%} withstand"
     evidence: dict[str, Any] = {"samples": len(inputs), "many steps": int(many.sum()), "rule": rule}
     levels: list[Level] = []
-    said = [f"{_STEPS} steps overturn {int(many.sum())} of {len(inputs)} samples that are right"]
+    sentences = [f"{_STEPS} steps overturn {int(many.sum())} of {len(inputs)} samples that are right"]
     masks = {
         name: overturned(attack, hidden if hidden is not None and "inside" in name else victim)
         for name, attack in poor.items()
@@ -299,7 +299,7 @@ def _masking(
         levels.append("pass" if alone == 0 or chance >= _WARN else "warn" if chance >= _FAIL else "fail")
         evidence[name] = {"overturned": total, "missed by many steps": alone, "chance": chance}
         if alone:
-            said.append(f"{name} overturns {alone} that these miss")
+            sentences.append(f"{name} overturns {alone} that these miss")
     # from any image to any other; a random start would be a mistake already, and say nothing of gradients
     free_threat = Threat("l2", math.sqrt(inputs[0].numel())) if threat.norm == "l2" else Threat("linf", 1.0)
     names: tuple[LossName, ...] = ("ce", "margin")
@@ -310,12 +310,12 @@ def _masking(
     levels.append("fail" if standing > _MISSED * len(inputs) else "pass")
     evidence["unbounded"] = {"threat": str(free_threat), "still right": standing}
     if standing:
-        said.append(f"{standing} withstand {free_threat}, within which any image can become any other")
-    elif len(said) == 1:
-        said.append("poorer attacks find none that these miss")
+        sentences.append(f"{standing} withstand {free_threat}, within which any image can become any other")
+    elif len(sentences) == 1:
+        sentences.append("poorer attacks find none that these miss")
     level = max(levels, key=_LEVELS.index)
     verdict = {"pass": "gradients do not mislead", "warn": "gradients may mislead", "fail": "gradients mislead"}[level]
-    yield Finding(level, "gradient-masking", f"{verdict}: {'; '.join(said)}", evidence)
+    yield Finding(level, "gradient-masking", f"{verdict}: {'; '.join(sentences)}", evidence)
     if isinstance(given, PGD) and given.threat == threat:
         missed = int((many & ~overturned(given)).sum())
         if missed > _MISSED * len(inputs):

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 
 from shiftproof.attacks.ascent import OVERSHOOT, attackable, climb, input_gradient, step_inside
 from shiftproof.attacks.attack import Data, check_eps, check_victim
-from shiftproof.attacks.rows import where_rows
+from shiftproof.attacks.rows import join_columns, where_rows
 from shiftproof.attacks.victim import Base, max_batch_size
 from shiftproof.certification.bounds.interval import InputBall, layers_of, leads
 from shiftproof.certification.bounds.representations import Parts, linear_parts
@@ -81,8 +80,7 @@ class InputRobustness:
     def joined(cls, parts: Sequence[InputRobustness]) -> InputRobustness:
         """Of several blocks of samples, one after the other."""
         names = ["ids", "units", "labels", "loss", "lower", *(["upper"] if parts[0].upper is not None else [])]
-        columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-        return replace(parts[0], **columns)
+        return replace(parts[0], **join_columns(parts, names))
 
 
 def input_robustness(

@@ -7,8 +7,10 @@
 
 from shiftproof.testing.attacks import check_attack
 from shiftproof.testing.certifiers import LinearOracle, check_certifier
+from shiftproof.testing.corruptions import check_corruption
 from shiftproof.testing.domains import check_domains
 from shiftproof.testing.model import check_model
+from shiftproof.testing.noise import check_noise
 from shiftproof.testing.objectives import check_objective
 from shiftproof.testing.probes import check_probe
 
@@ -16,8 +18,10 @@ __all__ = [
     "LinearOracle",
     "check_attack",
     "check_certifier",
+    "check_corruption",
     "check_domains",
     "check_model",
+    "check_noise",
     "check_objective",
     "check_probe",
 ]

@@ -16,7 +16,7 @@ from shiftproof.perturbations.l1 import worst_linear_change
 from shiftproof.perturbations.norms import DUALS, Norm
 from shiftproof.perturbations.threat import Threat, as_threat, inside
 from shiftproof.rng import seeded_globals, torch_generator
-from shiftproof.testing.require import require
+from shiftproof.testing.require import require, require_frozen
 
 __all__ = ["check_attack"]
 
@@ -36,15 +36,13 @@ def check_attack(one: Attack) -> None:
     global random state alone; takes gradients of 0.
     """
     name = type(one).__name__
-    fields: Any = one
-    require(
-        dataclasses.is_dataclass(one) and bool(fields.__dataclass_params__.frozen),
-        f"{name} should be a frozen dataclass",
-    )
+    require(isinstance(one, Attack), f"{name} should derive from shiftproof.attacks.Attack")
+    require_frozen(one)
+    options: Any = one
     for norm in get_args(Norm):
         threat = Threat(norm, min(one.threat.eps, _LARGEST))
         try:
-            within: Attack = dataclasses.replace(fields, threat=threat)
+            within: Attack = dataclasses.replace(options, threat=threat)
         except ShiftproofError:
             require(norm != one.threat.norm, f"{name} does not take its own norm, {norm}")
             continue

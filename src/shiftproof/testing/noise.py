@@ -1,0 +1,115 @@
+"""Whether a noise keeps its promises, on classifiers of which the true radius is known."""
+
+from __future__ import annotations
+
+import math
+from typing import get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shiftproof.perturbations.noise import Noise, draw
+from shiftproof.perturbations.noise.noise import Law
+from shiftproof.perturbations.norms import DUALS
+from shiftproof.rng import numpy_generator, torch_generator
+from shiftproof.statistics import upper_bound
+from shiftproof.testing.require import require, require_method
+
+__all__ = ["check_noise"]
+
+_SHAPE = (3, 12, 10)
+_COUNT = 6
+_DRAWS = 20_000
+_ALPHA = 1e-9
+"""How likely one bound on a vote is wrong: so seldom that a radius above the truth is a mistake of the noise."""
+_IDENTITY = 1e-5
+"""What one interpolation of an image that is not moved may lose to rounding."""
+
+
+def check_noise(noise: Noise) -> None:
+    """Whether a noise keeps its promises.
+
+    A frozen dataclass that can be written down and made again; draws of the size it states; no change for parameters of
+    0; an image that depends on its own parameters only; radii that shrink with the votes against a class, and say
+    nothing without a majority; in l2, l1 and linf none above the true one of linear classifiers of the parameters.
+    """
+    name = type(noise).__name__
+    require(isinstance(noise, Noise), f"{name} should derive from shiftproof.perturbations.noise.Noise")
+    require_method(noise)
+    _check_facts(name, noise)
+    _check_apply(name, noise)
+    _check_radius(name, noise)
+    if noise.norm in DUALS:
+        _check_truth(name, noise)
+
+
+def _check_facts(name: str, noise: Noise) -> None:
+    require(noise.law in get_args(Law), f"{name} has the law {noise.law!r}; known are {', '.join(get_args(Law))}")
+    require(0 < noise.scale < math.inf, f"{name} has the scale {noise.scale!r}; it should be a finite number above 0")
+    require(bool(noise.norm and noise.units), f"{name} does not say in which norm and units its radius is")
+    require("radius" in noise.claim, f"{name} does not say in its claim what holds below the radius")
+    size = noise.size(_SHAPE)
+    require(isinstance(size, int) and size > 0, f"{name} draws {size!r} numbers for an image of shape {_SHAPE}")
+
+
+def _check_apply(name: str, noise: Noise) -> None:
+    images = torch.rand(_COUNT, *_SHAPE, generator=torch_generator(0, "testing", "noise"))
+    before, state = images.clone(), torch.get_rng_state()
+    zeros = torch.zeros(_COUNT, noise.size(_SHAPE))
+    unchanged = noise.apply(images, zeros)
+    shown = f"{tuple(unchanged.shape)} of {unchanged.dtype}"
+    same_form = unchanged.shape == images.shape and unchanged.dtype == images.dtype
+    require(same_form, f"{name} makes {shown} out of images of shape {tuple(images.shape)} of {images.dtype}")
+    require(_near(unchanged, images, _IDENTITY), f"{name} changes images although all parameters are 0")
+    parameters = _parameters(noise, _COUNT)
+    noisy = noise.apply(images, parameters)
+    require(not _near(noisy, images, _IDENTITY), f"{name} changes nothing")
+    if noise.additive:
+        require(_near(noisy, images + parameters.view_as(images), 1e-6), f"{name} is additive, but adds something else")
+    for row in range(_COUNT):
+        alone = noise.apply(images[row : row + 1], parameters[row : row + 1])
+        require(_near(alone[0], noisy[row], 1e-6), f"{name}: an image depends on its company")
+    many = noise.apply(images[:1], parameters)
+    repeated = noise.apply(images[:1].repeat(_COUNT, 1, 1, 1), parameters)
+    require(_near(many, repeated, 1e-6), f"{name}: one image with many parameters is not that image many times")
+    require(torch.equal(images, before), f"{name} overwrites the images that it is given")
+    require(torch.equal(state, torch.get_rng_state()), f"{name} draws from the global random state")
+
+
+def _check_radius(name: str, noise: Noise) -> None:
+    miss, rival = np.meshgrid([0.0, 1e-12, 0.2, 0.5, 0.7, 1.0], [0.0, 1e-12, 0.2, 0.5, 1.0], indexing="ij")
+    radius = noise.radius(miss, rival)
+    require(radius.shape == miss.shape, f"{name} gives radii of shape {radius.shape} for bounds of {miss.shape}")
+    require(not np.isnan(radius).any(), f"{name}: a radius is not a number")
+    falls = (radius[:-1] >= radius[1:]).all() and (radius[:, :-1] >= radius[:, 1:]).all()
+    require(bool(falls), f"{name}: a radius grows with the votes against the class")
+    require(bool((radius[3:, 3:] <= 0).all()), f"{name} gives a radius to a class that may have no majority")
+    require(bool((radius[-1] <= 0).all()), f"{name} gives a radius to a class of which nothing is known")
+    require(bool(radius[0, 0] > 0), f"{name} gives no radius to a class that has all votes")
+
+
+def _check_truth(name: str, noise: Noise) -> None:
+    """Planes through the parameters: symmetric noise does not move them, so that their distance is the true radius."""
+    parameters, size = _parameters(noise, _DRAWS).double().numpy(), noise.size(_SHAPE)
+    generator = numpy_generator(0, "testing", "noise", "planes")
+    planes = [np.eye(size)[0], np.ones(size), *generator.standard_normal((3, size))]
+    for weights in planes:
+        along = parameters @ weights
+        for part in (0.1, 0.5, 1.0, 2.0):
+            margin = part * float(along.std())
+            miss = upper_bound(int((along < -margin).sum()), _DRAWS, _ALPHA)
+            radius = float(noise.radius(miss, miss))
+            truth = margin / float(np.linalg.norm(weights, DUALS[noise.norm]))
+            require(
+                radius <= truth * (1 + 1e-9), f"{name} gives the radius {radius:.4g}, where the truth is {truth:.4g}"
+            )
+
+
+def _parameters(noise: Noise, count: int) -> Tensor:
+    draws = draw(noise, _SHAPE, count, numpy_generator(0, "testing", "noise", "draws"))
+    return torch.from_numpy(draws * noise.scale).float()
+
+
+def _near(one: Tensor, other: Tensor, tolerance: float) -> bool:
+    return bool(((one - other).abs() <= tolerance).all())
