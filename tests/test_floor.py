@@ -42,6 +42,17 @@ def test_torch_generator_fills_the_whole_state() -> None:
     assert np.array_equal(drawn.numpy(), (twister.random_raw(1000) & 0x7FFFFFFF).astype(np.int32))
 
 
+@pytest.mark.parametrize("catalogue", [ATTACKS, CORRUPTIONS, NOISES], ids=lambda catalogue: catalogue.kind)
+def test_packages_name_what_is_registered_in_them(catalogue: Catalogue[object]) -> None:
+    own = [entry for entry in catalogue if entry.cls.__module__.startswith("shiftproof.")]
+    assert own
+    for entry in own:
+        package = importlib.import_module(entry.cls.__module__.rpartition(".")[0])
+        assert entry.cls.__name__ in package.__all__
+        assert getattr(package, entry.cls.__name__) is entry.cls
+        assert issubclass(entry.cls, catalogue.base)
+
+
 def test_seeded_globals_leave_no_trace() -> None:
     before = torch.get_rng_state()
     with rng.seeded_globals(0, "init"):

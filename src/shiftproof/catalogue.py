@@ -106,6 +106,10 @@ class Catalogue(Generic[T]):
         self._discover()
         return iter(sorted(self._entries.values(), key=lambda entry: entry.name))
 
+    def loaded(self) -> list[Entry[T]]:
+        """What is registered so far, in that order; nothing more is imported for it."""
+        return list(self._entries.values())
+
     def create(self, name: str, options: Mapping[str, Any] | None = None) -> T:
         """Build the method called `name`; unknown and missing options get a sentence."""
         entry = self[name]
@@ -186,7 +190,7 @@ def checked_options(cls: type, options: Mapping[str, Any], owner: str) -> dict[s
                 # "Input should be a valid integer, unable to parse ..."
                 message = error.errors(include_url=False)[0]["msg"].split(", unable")[0]
                 wanted = message.replace("Input should", "it should").replace("Value error, ", "")
-                if isinstance(value, float) and not math.isfinite(value):
+                if "less than inf" in wanted or (isinstance(value, float) and not math.isfinite(value)):
                     wanted = "it should be a finite number"
                 raise UsageError(f"{option} of {owner} is {value!r}; {wanted}") from error
         elif default is ...:

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from shiftproof.attacks.apgd import APGD
-from shiftproof.attacks.ascent import swift
-from shiftproof.attacks.attack import ATTACKS, Attack
+from shiftproof.attacks.ascent import fast_copy
+from shiftproof.attacks.contract import ATTACKS, Attack
 from shiftproof.attacks.inner_logits import inner_logits
-from shiftproof.attacks.losses import look, margin
+from shiftproof.attacks.losses import evaluate, margin
 from shiftproof.attacks.pgd import Best
 from shiftproof.attacks.square import Square
 from shiftproof.attacks.victim import Victim
-from shiftproof.errors import UnknownName, UsageError
-from shiftproof.perturbations.threat import ThreatOption, as_threat
+from shiftproof.perturbations.threat import ThreatOption
 from shiftproof.types import Finding, Positive
 
 __all__ = ["Ensemble", "Traced"]
 
 Version = Literal["standard", "white-box"]
 _USUAL = {"steps": 50, "queries": 500}
-"""With less than this, it is a look rather than an attack."""
+"""With less than this, it is a glance rather than an attack."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +41,16 @@ class Traced:
     cost="(steps + 1) x (1 + targets) + queries forward, steps x (1 + targets) backward a sample that withstands",
 )
 @dataclass(frozen=True)
-class Ensemble:
+class Ensemble(Attack):
     """APGD on the cross-entropy, APGD towards other classes, then Square: only what withstands one meets the next.
 
     `targets` other classes are tried, or all if there are fewer; with two classes APGD on the margin takes that turn.
     `version` "white-box" leaves out Square, which is there for models whose gradients mislead. A vote is judged by
     noise that no attack has seen, so that there all members attack all samples. Where outputs are made of other
     logits inside the model (clipped, rounded, squashed), those are attacked as well before Square has its turn.
+
+    After Croce & Hein, "Reliable evaluation of adversarial robustness with an ensemble of diverse parameter-free
+    attacks" (2020, arXiv:2003.01690), without their minimal-norm attack.
     """
 
     threat: ThreatOption
@@ -59,14 +61,6 @@ class Ensemble:
     clip: bool = True
 
     early_exit: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threat", as_threat(self.threat))
-        if self.version not in get_args(Version):
-            raise UnknownName("version", str(self.version), get_args(Version))
-        for name in ("steps", "targets", "queries"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} is {getattr(self, name)!r}; it should be at least 1")
 
     @property
     def passes(self) -> int:
@@ -116,7 +110,7 @@ class Ensemble:
         self, victim: Victim, inputs: Tensor, labels: Tensor, eps: Tensor, generators: Sequence[torch.Generator]
     ) -> Traced:
         """The same as `run`, and who overturned which sample."""
-        quick, best, by = swift(victim, inputs), Best(inputs), [""] * len(inputs)
+        quick, best, by = fast_copy(victim, inputs), Best(inputs), [""] * len(inputs)
         with torch.no_grad():
             classes = quick.scores(inputs[:1]).shape[1]
             hidden = inner_logits(quick, inputs)
@@ -126,10 +120,10 @@ class Ensemble:
                 break
             mine = [generators[row] for row in rows.tolist()]
             points = member.run(target, inputs[rows], labels[rows], eps[rows], mine)
-            seen = look(quick, points, labels[rows], margin, None)
+            seen = evaluate(quick, points, labels[rows], margin, None)
             # the copy that was attacked may round otherwise than the victim, whose answer counts
             wrong = victim.answers(points) != labels[rows] if victim.exact else seen.wrong
             for row in rows[wrong & ~best.wrong[rows]].tolist():
                 by[row] = name
-            best.offer(rows, points, seen.losses, wrong)
+            best.update(rows, points, seen.losses, wrong)
         return Traced(best.points, tuple(by))

@@ -6,21 +6,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
+from annotated_types import Interval
 from torch import Tensor
 
-from shiftproof.attacks.attack import ATTACKS
+from shiftproof.attacks.contract import ATTACKS, Attack, batches
 from shiftproof.attacks.losses import margin
 from shiftproof.attacks.pgd import Best
 from shiftproof.attacks.result import Found
 from shiftproof.attacks.victim import Smoothed, Victim, max_batch_size
-from shiftproof.errors import ModelError, UsageError
-from shiftproof.perturbations.deformation import Deformation, DeformationOption, as_deformation
+from shiftproof.errors import ModelError
+from shiftproof.perturbations.deformation import Deformation, DeformationOption
 from shiftproof.rng import numpy_generator
-from shiftproof.types import FloatArray, Natural, Positive
+from shiftproof.types import MOST, FloatArray, Natural
 
 __all__ = ["INSIDE", "OUTSIDE", "Spatial"]
 
@@ -31,7 +32,7 @@ INSIDE = (
 OUTSIDE = "images are handed in deformed"
 
 _FINER = {1: 0.25, 2: 0.4}
-"""By how much a round of refinement narrows its look in so many dimensions; in more it looks in other directions."""
+"""By how much a round of refinement narrows the search in so many dimensions; in more it goes in other directions."""
 _FINER_ELSEWHERE = 0.7
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _TOGETHER = 10
@@ -45,7 +46,7 @@ _TOGETHER = 10
     needs="images, and a deformation for a threat",
 )
 @dataclass(frozen=True)
-class Spatial:
+class Spatial(Attack):
     """The worst of a grid of deformations within the threat, then of finer ones around it: `Spatial("rotation:0.3")`.
 
     The grid has about `grid` points: an even line with both ends, rings, or in more than two dimensions fixed
@@ -54,19 +55,17 @@ class Spatial:
 
     The vote under a noise that deforms in the same way is attacked inside its one interpolation, where certificates
     hold; any other classifier is handed the deformed image.
+
+    Grids: Engstrom et al., "Exploring the landscape of spatial robustness" (2019, arXiv:1712.02779); deformations:
+    Alfarra et al., "DeformRS: certifying input deformations with randomized smoothing" (2022, arXiv:2107.00996).
     """
 
     threat: DeformationOption
-    grid: Positive = 40
+    grid: Annotated[int, Interval(ge=2, le=MOST)] = 40
     rounds: Natural = 6
     early_exit: bool = True
 
     clip: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threat", as_deformation(self.threat))
-        if self.grid < 2 or self.rounds < 0:
-            raise UsageError(f"grid is {self.grid} and rounds {self.rounds}; at least 2 and 0 are needed")
 
     @property
     def passes(self) -> int:
@@ -85,15 +84,22 @@ class Spatial:
         self, victim: Victim, inputs: Tensor, labels: Tensor, eps: Tensor, generators: Sequence[torch.Generator]
     ) -> Tensor:
         """The images deformed by what was found."""
-        return self.overturn(victim, inputs, labels, eps, generators).inputs
+        return self._deformed(inputs, self.worst(victim, inputs, labels, eps))
 
     def overturn(
         self, victim: Victim, inputs: Tensor, labels: Tensor, eps: Tensor, generators: Sequence[torch.Generator]
     ) -> Found:
         """The worst deformations found, and what the victim answers to them."""
-        parameters = self.worst(victim, inputs, labels, eps)
+        parts = [self._judged(victim, inputs[rows], labels[rows], eps[rows]) for rows in batches(inputs, victim)]
+        return Found.joined(parts)
+
+    def _deformed(self, inputs: Tensor, parameters: Tensor) -> Tensor:
         with torch.no_grad():
-            deformed = self.threat.apply(inputs, parameters)
+            return self.threat.apply(inputs, parameters)
+
+    def _judged(self, victim: Victim, inputs: Tensor, labels: Tensor, eps: Tensor) -> Found:
+        parameters = self.worst(victim, inputs, labels, eps)
+        deformed = self._deformed(inputs, parameters)
         if _inside(victim, self.threat):
             counts = victim.counts(inputs, parameters.double().cpu().numpy())  # type: ignore[attr-defined]
             answers = torch.from_numpy(counts.argmax(1)).to(inputs.device)
@@ -124,7 +130,7 @@ class Spatial:
         steps: FloatArray,
         reach: float,
     ) -> None:
-        """Offer the points at `steps` (count x size) times `reach` times each radius from the best so far."""
+        """Try the points at `steps` (count x size) times `reach` times each radius from the best so far."""
         centres, moves = best.points.clone(), torch.from_numpy(steps).to(inputs) * reach
         # no gradient is kept, which leaves room for more
         fitting = max(1, 4 * max_batch_size(tuple(inputs.shape[1:]), victim.passes) // _TOGETHER)
@@ -133,13 +139,13 @@ class Spatial:
             for rows in torch.split(left, fitting) if len(left) else ():
                 points = (centres[rows][:, None] + eps[rows][:, None, None] * some).flatten(0, 1)
                 points = self.threat.project(points, eps[rows].repeat_interleave(len(some)))
-                losses, wrong = self._look(victim, inputs[rows], labels[rows], points)
+                losses, wrong = self._evaluate(victim, inputs[rows], labels[rows], points)
                 # of those that mislead the worst, else the worst of all
                 found = torch.where(wrong, losses.clamp(min=0) + 1, losses.clamp(max=0)).argmax(1, keepdim=True)
                 points = points.view(len(rows), len(some), -1)[torch.arange(len(rows)), found[:, 0]]
-                best.offer(rows, points, losses.gather(1, found)[:, 0], wrong.gather(1, found)[:, 0])
+                best.update(rows, points, losses.gather(1, found)[:, 0], wrong.gather(1, found)[:, 0])
 
-    def _look(self, victim: Victim, images: Tensor, labels: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
+    def _evaluate(self, victim: Victim, images: Tensor, labels: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
         """Margins, and which are misclassified, of N images under all of their deformations (each N x count)."""
         count = len(parameters) // len(images)
         copies, own = images.repeat_interleave(count, 0), labels.repeat_interleave(count)

@@ -12,12 +12,12 @@ import torch
 from annotated_types import Interval
 from torch import Tensor
 
-from shiftproof.attacks.ascent import in_range, project_inside, swift
-from shiftproof.attacks.attack import ATTACKS
-from shiftproof.attacks.losses import look, margin
+from shiftproof.attacks.ascent import fast_copy, in_range, project_inside
+from shiftproof.attacks.contract import ATTACKS, Attack
+from shiftproof.attacks.losses import evaluate, margin
 from shiftproof.attacks.victim import Victim
 from shiftproof.errors import UsageError
-from shiftproof.perturbations.threat import Norm, ThreatOption, as_threat, project
+from shiftproof.perturbations.threat import Norm, ThreatOption, project
 from shiftproof.types import Positive
 
 __all__ = ["Square", "window_size"]
@@ -35,12 +35,15 @@ _PLACES = 6
 
 @ATTACKS.register("square", paper="Andriushchenko et al. 2020", cost="queries forward a sample")
 @dataclass(frozen=True)
-class Square:
+class Square(Attack):
     """Random windows of an image are changed to the edge of the ball, and kept if the margin shrinks; no gradients.
 
     Windows cover a part `p` of the image at first, and less and less. In linf all pixels of a window move by eps, up or
     down in each channel; in l2 and l1 a window gets some of the change of another one. Flat inputs are one row of
     pixels. A misclassified sample is left alone, unless `early_exit` is off or the victim is judged by other scores.
+
+    Andriushchenko et al., "Square attack: a query-efficient black-box adversarial attack via random search" (2020,
+    arXiv:1912.00049).
     """
 
     threat: ThreatOption
@@ -48,13 +51,6 @@ class Square:
     p: Annotated[float, Interval(gt=0, le=1)] = 0.8
     clip: bool = True
     early_exit: bool = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threat", as_threat(self.threat))
-        if self.queries < 1:
-            raise UsageError(f"queries is {self.queries!r}; it should be at least 1")
-        if not 0 < self.p <= 1:
-            raise UsageError(f"p is {self.p!r}; it should be above 0 and at most 1, the part of an image in a window")
 
     @property
     def passes(self) -> int:
@@ -66,7 +62,7 @@ class Square:
     ) -> Tensor:
         """The point of the largest margin that was found, for every sample."""
         images = inputs.reshape(len(inputs), *_image_shape(tuple(inputs.shape[1:])))
-        victim, found, rows = swift(victim, inputs), images.clone(), torch.arange(len(inputs), device=inputs.device)
+        victim, found, rows = fast_copy(victim, inputs), images.clone(), torch.arange(len(inputs), device=inputs.device)
         start, move = _MOVES[self.threat.norm]
         radii, leaves, draws = eps.reshape(-1, 1, 1, 1), self.early_exit and victim.exact, torch.empty(0)
         kept = torch.full((len(inputs),), -math.inf, dtype=torch.float64, device=inputs.device)
@@ -83,7 +79,7 @@ class Square:
             if self.threat.norm == "l1":
                 tried = project_inside(tried - images[rows], images[rows], "l1", eps[rows], self.clip)
             tried = in_range(tried, self.clip)
-            seen = look(victim, tried.reshape(-1, *inputs.shape[1:]), labels[rows], margin, None)
+            seen = evaluate(victim, tried.reshape(-1, *inputs.shape[1:]), labels[rows], margin, None)
             taken = (seen.losses > kept[rows]) | (seen.wrong & leaves)
             found[rows[taken]], kept[rows[taken]] = tried[taken], seen.losses[taken]
             if leaves and bool(seen.wrong.any()):

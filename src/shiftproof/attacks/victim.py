@@ -85,7 +85,8 @@ class Smoothed:
     """The majority vote of a network under noise.
 
     Scores are logs of the softmax averaged over `samples` noisy copies; answers are the majority of `votes` others.
-    All inputs share the noise, so that nothing depends on which of them come together.
+    All inputs share the noise, so that nothing depends on which of them come together. Salman et al., "Provably robust
+    deep learning via adversarially trained smoothed classifiers" (2019, arXiv:1906.04584).
     """
 
     model: nn.Module
@@ -113,7 +114,7 @@ class Smoothed:
         `shifts` (N x size) are added to the noise, which for one that deforms is inside its interpolation.
         """
         shape, count = tuple(inputs.shape[1:]), self.samples
-        parameters = _parameters(self.noise, shape, count, self.seed).to(inputs.device)  # type: ignore[arg-type]
+        parameters = _parameters(self.noise, shape, count, self.seed).to(inputs.device)
         parameters = parameters.repeat(len(inputs), 1)
         if shifts is not None:
             parameters = parameters + shifts.to(parameters).repeat_interleave(count, 0)

@@ -31,6 +31,12 @@ class DataSet(Method, ABC):
         """How it is named on the command line, behind --data."""
         return self.name
 
+    def to_config(self) -> dict[str, Any]:
+        """How it is named, and the options that are not in the name, from which `data_set` makes it again."""
+        options = super().to_config()
+        path = {"path"} if options["name"] in PREFIXED else set()
+        return {**{key: value for key, value in options.items() if key not in path}, "name": self.source}
+
 
 DOMAINS: Catalogue[DataSet] = Catalogue("data set", "shiftproof.domains", base=DataSet)
 PREFIXED = ("folder", "hf")

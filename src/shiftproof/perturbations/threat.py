@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import numpy as np
 import torch
@@ -12,10 +13,12 @@ from pydantic import PlainValidator
 from torch import Tensor
 
 from shiftproof.errors import UnknownName, UsageError
+from shiftproof.perturbations.norms import ORDERS, Norm
 from shiftproof.types import TextValue
 
 __all__ = [
     "LARGEST_EPS",
+    "Ball",
     "Norm",
     "Threat",
     "ThreatOption",
@@ -30,8 +33,6 @@ __all__ = [
     "steepest",
 ]
 
-Norm = Literal["l2", "linf", "l1"]
-
 TOLERANCE = 1e-5
 """Relative, of a distance from the centre of a ball."""
 # half of the distance between two float32 numbers just below 1, where an input plus a change is rounded
@@ -40,8 +41,36 @@ LARGEST_EPS = 1e18
 """What float32 can add and square."""
 
 
+class Ball(TextValue):
+    """Base of what an adversary may do and how far: a `Threat` (pixels) or a `Deformation` (parameters)."""
+
+    # fields of some and properties of others; a property that exists at run time would become the field's default
+    if TYPE_CHECKING:
+
+        @property
+        def kind(self) -> str:
+            """What is limited: the norm of a change, or a deformation."""
+
+        @property
+        def norm(self) -> str:
+            """In which `eps` is measured."""
+
+        @property
+        def eps(self) -> float:
+            """How far."""
+
+    @property
+    @abstractmethod
+    def units(self) -> str:
+        """Of `eps`."""
+
+    @abstractmethod
+    def at(self, eps: float) -> Ball:
+        """The same with another size."""
+
+
 @dataclass(frozen=True)
-class Threat(TextValue):
+class Threat(Ball):
     """Every change of an input whose norm is at most `eps`; for images, in pixel values in [0, 1].
 
     >>> Threat.parse("linf:8/255")
@@ -116,7 +145,7 @@ def as_threat(value: object) -> Threat:
         return value
     if isinstance(value, str):
         return Threat.parse(value)
-    if hasattr(value, "parameters"):
+    if isinstance(value, Ball):
         raise UsageError(f"this attack changes pixels (l2, linf, l1); for {value} use spatial (--attack spatial)")
     raise UsageError(f"the threat is {value!r}; write one as 'linf:8/255' or Threat('linf', 8 / 255)")
 
@@ -147,8 +176,7 @@ def eps_text(eps: float, norm: str = "linf") -> str:
 
 def size(delta: Tensor, norm: Norm) -> Tensor:
     """The norms (N, in double precision) of changes (N x ...)."""
-    order = {"l2": 2.0, "linf": math.inf, "l1": 1.0}[norm]
-    sizes: Tensor = torch.linalg.vector_norm(delta.flatten(1).double(), order, dim=1)
+    sizes: Tensor = torch.linalg.vector_norm(delta.flatten(1).double(), ORDERS[norm], dim=1)
     return sizes
 
 
@@ -177,7 +205,11 @@ def project(delta: Tensor, norm: Norm, eps: float | Tensor) -> Tensor:
 
 
 def _project_l1(delta: Tensor, radii: Tensor) -> Tensor:
-    """By sorting: what is too much is taken off all the numbers that stay above 0, equally."""
+    """By sorting: what is too much is taken off all the numbers that stay above 0, equally.
+
+    Duchi et al., "Efficient projections onto the l1-ball for learning in high dimensions" (2008,
+    doi:10.1145/1390156.1390191).
+    """
     sizes = delta.flatten(1).abs().double()
     falling = sizes.sort(dim=1, descending=True).values
     excess = falling.cumsum(1) - radii.flatten(1).double()

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, PlainValidator
 from torch import nn
 
+from shiftproof.catalogue import options_of
 from shiftproof.certification import CERTIFIERS, Certificates, Certifier
 from shiftproof.certification.certifier import Job, Memory
 from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
@@ -56,6 +57,7 @@ class Certify(Probe):
     """
 
     columns: ClassVar = CERTIFICATE
+    in_blocks: ClassVar = False
 
     certifier: Annotated[Any, BeforeValidator(as_certifiers)] = field(
         default_factory=lambda: RandomizedSmoothing(as_noise("gaussian:0.25"))
@@ -65,8 +67,7 @@ class Certify(Probe):
     alphas: Annotated[tuple[float, ...], PlainValidator(as_alphas)] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "certifier", as_certifiers(self.certifier))
-        object.__setattr__(self, "alphas", as_alphas(self.alphas))
+        super().__post_init__()
         # a class of one's own may certify otherwise, alone
         voting = all(type(one) is RandomizedSmoothing for one in self.certifiers)
         if not self.certifiers:
@@ -92,6 +93,11 @@ class Certify(Probe):
     def classifier(self) -> str:
         """Of which classifier the certificates speak."""
         return str(self.certifiers[0].classifier)
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether a certifier adapts the model to training samples."""
+        return any("calibration" in options_of(type(one)) for one in self.certifiers)
 
     @property
     def title(self) -> str:

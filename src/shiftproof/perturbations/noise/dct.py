@@ -24,17 +24,14 @@ class DCT(Normal):
 
     The pixel at (x, y) is read at x + sum of a_ij c_i(x) c_j(y) and y + sum of b_ij c_i(x) c_j(y), where c_i(x) is
     cos(pi i (x + .5 / width)), with the height for y; the parameters are all a_ij, then all b_ij.
+
+    Alfarra et al., "DeformRS: certifying input deformations with randomized smoothing" (2022, arXiv:2107.00996).
     """
 
     k: Positive = 2
 
     units: ClassVar[str] = "amplitudes in half image sizes"
     additive: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.k, int) or self.k < 1:
-            raise UsageError(f"k is {self.k!r}; it should be a whole number of at least 1")
 
     @property
     def claim(self) -> str:
