@@ -38,7 +38,7 @@ def ours(model: nn.Module, inputs: Tensor, labels: Tensor, step: int) -> Tensor:
     """The attack inside `AdversarialTraining`."""
     batch = Batch(inputs, labels, ("images",), (len(labels),), step)
     objective = sp.objectives.AdversarialTraining(sp.Threat("linf", EPS), steps=STEPS)
-    attacked: Tensor = objective.misled(model, batch, torch_generator(0, "benchmark", step))
+    attacked: Tensor = objective.attack_inputs(model, batch, torch_generator(0, "benchmark", step))
     return attacked
 
 

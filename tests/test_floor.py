@@ -11,7 +11,7 @@ import torch
 
 from shiftproof import rng
 from shiftproof.attacks.attack import ATTACKS
-from shiftproof.catalogue import Catalogue, Method
+from shiftproof.catalogue import Catalogue, Method, optional, options_of
 from shiftproof.certification import CERTIFIERS
 from shiftproof.domains.registry import DOMAINS
 from shiftproof.errors import UnknownName, UsageError
@@ -144,6 +144,48 @@ def test_packages_name_their_members_so_that_editors_see_them(catalogue: Catalog
     assert [cls.__name__ for cls in own if cls.__name__ not in package.__all__] == []
     assert all(vars(package)[cls.__name__] is cls for cls in own)
     assert "__getattr__" not in vars(package)
+
+
+class Contract(Method):
+    """With members that have a default."""
+
+    @optional
+    def scale(self) -> float:
+        """Twice the level, unless told."""
+        return 2 * self.level
+
+    @optional
+    def level(self) -> float:
+        """One, unless told."""
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Required(Contract):
+    """An option in place of a member, without a default of its own."""
+
+    level: float
+
+
+@dataclass(frozen=True)
+class Constant(Contract):
+    """A constant and a property in place of members."""
+
+    level = 5.0
+
+    @property
+    def scale(self) -> float:
+        """Another rule."""
+        return self.level + 1
+
+
+def test_a_member_of_a_contract_may_be_an_option_a_constant_or_a_property() -> None:
+    assert options_of(Required) == {"level": ...}
+    with pytest.raises(TypeError, match="level"):
+        Required()  # type: ignore[call-arg]
+    assert (Required(3).level, Required(3).scale) == (3.0, 6.0)
+    assert Required(3).to_config() == {"name": "Required", "level": 3.0}
+    assert (Constant().level, Constant().scale) == (5.0, 6.0)
 
 
 def test_a_class_defined_again_replaces_itself() -> None:

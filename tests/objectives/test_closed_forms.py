@@ -11,7 +11,7 @@ from toys import batch_of, generator, linear
 
 import shiftproof as sp
 from shiftproof.errors import DataError, ModelError
-from shiftproof.objectives.annealing import penalised
+from shiftproof.objectives.annealing import add_penalty
 from shiftproof.objectives.irm import irm_penalty, scale_slopes
 from shiftproof.types import Batch
 
@@ -76,9 +76,9 @@ def test_the_irm_penalty_is_unbiased_and_the_squared_mean_is_not() -> None:
 
 def test_a_penalty_is_annealed() -> None:
     one = torch.tensor(1.0)
-    assert float(penalised(one, one, weight=1e4, anneal=5, step=4)) == 2
-    assert float(penalised(one, one, weight=1e4, anneal=5, step=5)) == pytest.approx(1 + 1e-4)
-    assert float(penalised(one, one, weight=0.5, anneal=5, step=0)) == 1.5
+    assert float(add_penalty(one, one, weight=1e4, anneal=5, step=4)) == 2
+    assert float(add_penalty(one, one, weight=1e4, anneal=5, step=5)) == pytest.approx(1 + 1e-4)
+    assert float(add_penalty(one, one, weight=0.5, anneal=5, step=0)) == 1.5
 
 
 def test_glean_adds_its_noise_to_the_representation() -> None:

@@ -41,7 +41,7 @@ class Calibration(TextValue):
         if isinstance(images, Tensor):
             # the same checks as for any data: shape, range, numbers
             checked = Domain.from_arrays("calibration", images, np.zeros(len(images), np.int64), ["any"]).tensors()[0]
-            return cls._made("tensor", _thinned(checked, count), None)
+            return cls._from_inputs("tensor", _take_evenly(checked, count), None)
         if not isinstance(images, Domain | Domains):
             raise UsageError(
                 f"calibration images are {type(images).__name__}; they should be a domain or a tensor of images"
@@ -50,10 +50,10 @@ class Calibration(TextValue):
         inputs, labels = zip(*(domain.tensors() for domain in members), strict=True)
         name = ", ".join(domain.name for domain in members)
         every = torch.cat(labels).numpy()
-        return cls._made(name, _thinned(torch.cat(inputs), count), every[_spaced(len(every), count)])
+        return cls._from_inputs(name, _take_evenly(torch.cat(inputs), count), every[_evenly_spaced(len(every), count)])
 
     @classmethod
-    def _made(cls, name: str, inputs: Tensor, labels: IntArray | None) -> Calibration:
+    def _from_inputs(cls, name: str, inputs: Tensor, labels: IntArray | None) -> Calibration:
         digest = hashlib.blake2b(inputs.contiguous().float().numpy().tobytes(), digest_size=8)
         return cls(f"{len(inputs)} images of {name}", digest.hexdigest(), inputs.float(), labels)
 
@@ -91,23 +91,23 @@ CalibrationOption = Annotated[Any, PlainValidator(_as_calibration)]
 """A field that takes calibration images, or how many of the training images to take."""
 
 
-def calibration_images(given: int | Calibration, pool: Domains | Domain | None) -> Calibration:
-    """The images themselves: those given, or a number of them from the pool of the job."""
-    if isinstance(given, Calibration):
-        return given
+def calibration_images(option: int | Calibration, pool: Domains | Domain | None) -> Calibration:
+    """The images themselves: those of the option, or so many of the job's pool."""
+    if isinstance(option, Calibration):
+        return option
     if pool is None:
         raise DataError(
             "there are no calibration images: name domains with --calibration (in Python give Calibration.of(images)), "
             "or take a model and data of which the training domains are known"
         )
-    return Calibration.of(pool, given)
+    return Calibration.of(pool, option)
 
 
-def _thinned(images: Tensor, count: int | None) -> Tensor:
-    return images[torch.from_numpy(_spaced(len(images), count))]
+def _take_evenly(images: Tensor, count: int | None) -> Tensor:
+    return images[torch.from_numpy(_evenly_spaced(len(images), count))]
 
 
-def _spaced(n: int, count: int | None) -> IntArray:
+def _evenly_spaced(n: int, count: int | None) -> IntArray:
     return np.arange(n) if count is None or count >= n else np.linspace(0, n - 1, count, dtype=np.int64)
 
 

@@ -44,11 +44,11 @@ def explain(
     >>> [one.certifier for one in explain(model, domain) if one.applies]
     ['lipschitz-margin', 'median-smoothing', 'randomized-smoothing']
     """
-    chosen = list(_usual()) if certifiers is None else list(certifiers)
-    return [_explained(one, model, domain, calibration) for one in chosen]
+    tried = list(_usual()) if certifiers is None else list(certifiers)
+    return [_explain_one(one, model, domain, calibration) for one in tried]
 
 
-def _explained(certifier: Certifier, model: nn.Module, domain: Domain, calibration: Domains | None) -> Explanation:
+def _explain_one(certifier: Certifier, model: nn.Module, domain: Domain, calibration: Domains | None) -> Explanation:
     name = CERTIFIERS.name_of(certifier)
     try:
         # a train mode is the classifier's fault, not the certifier's, and is said of each

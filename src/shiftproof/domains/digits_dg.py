@@ -30,13 +30,13 @@ class DigitsDG(DataSet):
         for part in (MNIST(), USPS(), SVHN()):
             images, digits, splits = read_images(find_file("digits-dg", part.files[0], LAYOUT))
             domains.append(
-                Domain.from_arrays(part.name, _resized(images / np.float32(255)), digits, DIGITS, splits=splits)
+                Domain.from_arrays(part.name, _resize(images / np.float32(255)), digits, DIGITS, splits=splits)
             )
         small, digits = embedded_digits()
-        domains.append(Domain.from_arrays("digits", _resized(small[:, None]), digits, DIGITS))
+        domains.append(Domain.from_arrays("digits", _resize(small[:, None]), digits, DIGITS))
         return Domains("digits-dg", domains)
 
 
-def _resized(images: NDArray[np.floating]) -> torch.Tensor:
+def _resize(images: NDArray[np.floating]) -> torch.Tensor:
     resized = F.interpolate(torch.from_numpy(images), size=(SIZE, SIZE), mode="bilinear", antialias=True)
     return (resized.clamp(0, 1) * 255).round().to(torch.uint8)

@@ -54,7 +54,7 @@ class HuggingFace(DataSet):
     def load(self) -> Domains:
         """Read labels now; decode images when they are asked for."""
         library = _library(self.source)
-        parts = self._chosen(self._tables(library))
+        parts = self._select_splits(self._tables(library))
         features = [table.features for table in parts.values()]
         if any(one != features[0] for one in features):
             raise DataError(f"the splits {', '.join(parts)} of {self.source} differ in their columns or classes")
@@ -89,7 +89,7 @@ class HuggingFace(DataSet):
             return {str(name): table for name, table in loaded.items()}
         return {str(loaded.split or "data"): loaded}
 
-    def _chosen(self, tables: dict[str, Any]) -> dict[str, Any]:
+    def _select_splits(self, tables: dict[str, Any]) -> dict[str, Any]:
         if self.split is None:
             unknown = [name for name in tables if name not in SPLITS]
             if unknown and len(tables) > 1:
@@ -146,7 +146,7 @@ class HuggingFace(DataSet):
         rows = [Row(*one) for one in zip(paths, values["label"], domains, splits, groups, strict=True)]
         image, feature = str(columns["image"]), next(iter(parts.values())).features[columns["label"]]
         encoded = {name: table.cast_column(image, library.Image(decode=False)) for name, table in parts.items()}
-        names = feature.names if isinstance(feature, library.ClassLabel) else _ordered(values["label"])
+        names = feature.names if isinstance(feature, library.ClassLabel) else _sorted_names(values["label"])
         return Index(_Rows(self.source, encoded, image), rows, torn_groups(Path(self.source), rows)), tuple(names)
 
     def _texts(self, library: Any, column: str, split: str, values: Sequence[Any], feature: Any) -> Iterable[str]:
@@ -192,7 +192,7 @@ class _Rows:
         return self.read(name)
 
 
-def _ordered(labels: Iterable[str]) -> list[str]:
+def _sorted_names(labels: Iterable[str]) -> list[str]:
     """Classes of a column that does not say: whole numbers by size, else in alphabetical order."""
     found = set(labels)
     return sorted(found, key=int) if all(name.lstrip("-").isdecimal() for name in found) else sorted(found)

@@ -158,7 +158,7 @@ def _from_file(path: Path, domains: Domains | Domain | None, seed: int, options:
     else:
         model = _rebuild(path, card, None if head else domains)
     load_weights(model, tensors, path)
-    return (_renewed(model, path, domains, seed, head) if head else model).eval()
+    return (_with_new_head(model, path, domains, seed, head) if head else model).eval()
 
 
 def _with_head_of(model: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -167,7 +167,7 @@ def _with_head_of(model: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Ten
     return {name: tensor for name, tensor in tensors.items() if not name.startswith("head.")} | own
 
 
-def _renewed(
+def _with_new_head(
     model: nn.Module, path: Path, domains: Domains | Domain | None, seed: int, head: dict[str, Any]
 ) -> SplitModel:
     if domains is None:

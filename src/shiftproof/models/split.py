@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from shiftproof.catalogue import checked_options
+from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.heads import Head
 from shiftproof.models.outputs import logits_of
 from shiftproof.rng import seeded_globals
-
-if TYPE_CHECKING:
-    from shiftproof.domains import Domain, Domains
 
 __all__ = ["Blueprint", "Origin", "SplitModel", "blueprint_of", "origin_of", "set_origin"]
 
@@ -80,14 +78,14 @@ class SplitModel(nn.Module):
         >>> model.with_fresh_head(load_domains("rotated-digits"), head="row-l1", head_bound=2.0).head
         RowL1Linear(64, 10, bias=True)
         """
-        if not hasattr(domains, "classes"):
+        if not isinstance(domains, Domain | Domains):
             raise UsageError(f"a head is built for the classes of domains, not for {domains!r}")
         head = Head(**checked_options(Head, options, "a head"))
         shape, classes = domains.shape, len(domains.classes)
         encoder, architecture = self.encoder, blueprint_of(self)
         if architecture is not None:
             before, architecture = architecture.shape, architecture.with_shape(shape, classes, head)
-            encoder = encoder if before == shape else _resized(encoder, before, architecture)
+            encoder = encoder if before == shape else _resize_encoder(encoder, before, architecture)
         representation = _representation(encoder, shape)
         with seeded_globals(seed, "initialisation", "head"):
             layers = head.build(representation.shape[1], classes)
@@ -112,7 +110,7 @@ def set_origin(model: nn.Module, origin: Origin) -> None:
         model.architecture = origin  # type: ignore[assignment]
 
 
-def _resized(encoder: nn.Module, before: tuple[int, ...], architecture: Blueprint) -> nn.Module:
+def _resize_encoder(encoder: nn.Module, before: tuple[int, ...], architecture: Blueprint) -> nn.Module:
     """An encoder built anew for another shape of inputs, with the weights of the one given."""
     weights, misfit = encoder.state_dict(), f"inputs of shape {before}, and does not fit those of {architecture.shape}"
     try:

@@ -46,31 +46,31 @@ class TimmBlueprint(NetworkBlueprint):
 
         Without `published` no published weights are read, for a model that gets other ones.
         """
-        return self._assembled(seed, self._own.pretrained and published, fresh_head=True)
+        return self._assemble(seed, self._own.pretrained and published, fresh_head=True)
 
     def build_published(self) -> SplitModel:
         """The published network with its own last layer."""
-        return self._assembled(0, True, fresh_head=False)
+        return self._assemble(0, True, fresh_head=False)
 
     @property
     def _own(self) -> Timm:
         return Timm(**checked_options(Timm, self.options, f"model {self.name!r}"))
 
-    def _assembled(self, seed: int, pretrained: bool, *, fresh_head: bool) -> SplitModel:
+    def _assemble(self, seed: int, pretrained: bool, *, fresh_head: bool) -> SplitModel:
         if len(self.shape) != 3:
             raise ModelError(f"{self.name} takes images, not inputs of shape {self.shape}")
         channels = 1 if self.front.gray else self.shape[0]
         with seeded_globals(seed, "initialisation", self.name):
-            network = _created(self.name, channels, pretrained)
+            network = _create_network(self.name, channels, pretrained)
             last = network.get_classifier()
             network.reset_classifier(0)
-            blueprint = replace(self, front=_normalising(self.front, network.default_cfg, channels))
-            encoder = nn.Sequential(*blueprint.front.layers(self.shape[0]), *self._enlarging(), network)
+            blueprint = replace(self, front=_with_normalisation(self.front, network.default_cfg, channels))
+            encoder = nn.Sequential(*blueprint.front.layers(self.shape[0]), *self._enlarging_layers(), network)
             width = self._width(encoder, network.default_cfg)
-            head = self.head.build(width, self.classes) if fresh_head else self._kept(last, width)
+            head = self.head.build(width, self.classes) if fresh_head else self._published_head(last, width)
         return SplitModel(encoder, head, blueprint)
 
-    def _enlarging(self) -> list[nn.Module]:
+    def _enlarging_layers(self) -> list[nn.Module]:
         size = self._own.size
         if size is None:
             return []
@@ -92,7 +92,7 @@ class TimmBlueprint(NetworkBlueprint):
         finally:
             encoder.train()
 
-    def _kept(self, last: object, width: int) -> nn.Module:
+    def _published_head(self, last: object, width: int) -> nn.Module:
         hint = "'shiftproof train --set model.head=free' trains a new head on its encoder"
         if not isinstance(last, nn.Linear) or last.in_features != width:
             raise ModelError(f"the last layer of {self.name} is a {type(last).__name__}, which can't be kept. {hint}")
@@ -135,7 +135,7 @@ def has_new_head(options: Mapping[str, Any]) -> bool:
     return any(option in options_of(Head) for option in options)
 
 
-def _created(spec: str, channels: int, pretrained: bool) -> Any:
+def _create_network(spec: str, channels: int, pretrained: bool) -> Any:
     timm, name = _library(), spec.removeprefix(PREFIX)
     # other texts, such as those that name a place on the hub, would let a file that is loaded choose what is fetched
     if not timm.is_model(name):
@@ -150,7 +150,7 @@ def _created(spec: str, channels: int, pretrained: bool) -> Any:
         raise ModelError(f"timm can't build {spec}: {_first_line(error)}.{hint}") from error
 
 
-def _normalising(front: Front, config: Mapping[str, Any], channels: int) -> Front:
+def _with_normalisation(front: Front, config: Mapping[str, Any], channels: int) -> Front:
     """What the network expects, unless the user has said otherwise; images of other than 3 channels get the mean."""
     if front.mean is not None or front.std is not None:
         return front

@@ -11,7 +11,7 @@ from torch import Tensor
 from shiftproof.objectives.objective import Objective, Outcome, Recipe, Selection
 from shiftproof.types import Finding, Natural, NonNegative, Range
 
-__all__ = ["AnnealedPenalty", "compares_domains", "never_annealed", "penalised"]
+__all__ = ["AnnealedPenalty", "add_penalty", "compares_domains", "never_annealed"]
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,17 @@ class AnnealedPenalty(Objective):
 
     def total(self, error: Tensor, penalty: Tensor, step: int) -> Tensor:
         """What is minimised at a step."""
-        return penalised(error, penalty, self.weight, self.anneal, step)
+        return add_penalty(error, penalty, self.weight, self.anneal, step)
 
 
-def penalised(error: Tensor, penalty: Tensor, weight: float, anneal: int, step: int) -> Tensor:
+def add_penalty(error: Tensor, penalty: Tensor, weight: float, anneal: int, step: int) -> Tensor:
     """The error plus the weighted penalty; the weight is at most 1 for `anneal` steps.
 
     A sum with a weight above 1 is divided by it: the learning rate keeps its meaning.
 
     >>> import torch
     >>> one = torch.tensor(1.0)
-    >>> penalised(one, one, 100.0, 10, step=9), penalised(one, one, 100.0, 10, step=10)
+    >>> add_penalty(one, one, 100.0, 10, step=9), add_penalty(one, one, 100.0, 10, step=10)
     (tensor(2.), tensor(1.0100))
     """
     now = weight if step >= anneal else min(weight, 1.0)

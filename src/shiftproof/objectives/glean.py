@@ -9,7 +9,7 @@ from torch import nn
 
 from shiftproof.errors import UnknownConstant
 from shiftproof.models.lipschitz.constants import lipschitz_bound
-from shiftproof.objectives.annealing import compares_domains, never_annealed, penalised
+from shiftproof.objectives.annealing import add_penalty, compares_domains, never_annealed
 from shiftproof.objectives.irm import irm_penalty
 from shiftproof.objectives.measures import cross_entropy, split, spread
 from shiftproof.objectives.objective import OBJECTIVES, Objective, Outcome, Recipe, Selection
@@ -66,4 +66,4 @@ class GLEAN(Objective):
         logits = parts.head(codes + spread(tuple(codes.shape), self.sigma, generator).to(codes))
         error = batch.mean_over_domains(cross_entropy(logits, batch.labels))
         penalty = irm_penalty(logits, batch)
-        return Loss(penalised(error, penalty, self.irm_weight, self.anneal, batch.step), error=error, penalty=penalty)
+        return Loss(add_penalty(error, penalty, self.irm_weight, self.anneal, batch.step), error=error, penalty=penalty)

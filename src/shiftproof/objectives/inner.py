@@ -85,7 +85,7 @@ class InnerAttack(Objective):
             random_start=self.random_start,
         )
 
-    def misled(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Tensor:
+    def attack_inputs(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Tensor:
         """The batch's inputs moved to where the cross-entropy is high."""
         with attackable(model, batch.inputs, self.precision) as scores:
-            return self.ascend(scores, lambda said: cross_entropy(said, batch.labels), batch.inputs, generator)
+            return self.ascend(scores, lambda logits: cross_entropy(logits, batch.labels), batch.inputs, generator)

@@ -77,8 +77,8 @@ class SmoothAdv(ForSmoothing):
 
         with attackable(model, inputs, self.precision) as scores:
 
-            def losses(said: Tensor) -> Tensor:
-                errors = cross_entropy(said, labels.repeat(self.samples))
+            def losses(logits: Tensor) -> Tensor:
+                errors = cross_entropy(logits, labels.repeat(self.samples))
                 # -log of the mean probability of the label, but for a constant
                 return -(-errors.reshape(self.samples, -1)).logsumexp(0)
 

@@ -46,9 +46,9 @@ class TRADES(InnerAttack):
         """The attack maximises the divergence from predictions that it asks for once."""
         with attackable(model, batch.inputs, self.precision) as scores:
             with torch.no_grad():
-                said = scores(batch.inputs).log_softmax(-1)
+                clean_log_p = scores(batch.inputs).log_softmax(-1)
             attacked = self.ascend(
-                scores, lambda moved: divergence(said, moved.log_softmax(-1)), batch.inputs, generator
+                scores, lambda moved: divergence(clean_log_p, moved.log_softmax(-1)), batch.inputs, generator
             )
         clean, moved = model(batch.inputs), model(attacked)
         error = batch.mean_over_domains(cross_entropy(clean, batch.labels))

@@ -43,7 +43,7 @@ class TransferAdvD(InnerAttack):
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The mean over domains of both parts."""
         parts = split(model, "transfer-adv-d")
-        attacked = self.misled(model, batch, generator)
+        attacked = self.attack_inputs(model, batch, generator)
         clean, moved = parts.encoder(batch.inputs), parts.encoder(attacked)
         error = batch.mean_over_domains(cross_entropy(parts.head(moved), batch.labels))
         distance = batch.mean_over_domains((clean - moved).square().mean(1))

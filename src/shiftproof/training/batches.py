@@ -10,7 +10,7 @@ import torch
 
 from shiftproof.domains import Domain
 from shiftproof.rng import numpy_generator
-from shiftproof.training.machine import laid_out
+from shiftproof.training.machine import to_layout
 from shiftproof.types import Batch, IntArray
 
 __all__ = ["Batches"]
@@ -38,7 +38,7 @@ class Batches:
     def __getitem__(self, step: int) -> Batch:
         parts = [domain.take(self._indices(domain, step)) for domain in self._domains]
         return Batch(
-            laid_out(torch.cat([inputs for inputs, _ in parts]).to(self._device), self._layout),
+            to_layout(torch.cat([inputs for inputs, _ in parts]).to(self._device), self._layout),
             torch.cat([labels for _, labels in parts]).to(self._device),
             tuple(domain.name for domain in self._domains),
             tuple(len(labels) for _, labels in parts),

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.outputs import logits_of
 
-__all__ = ["Clock", "choose_layout", "find_device", "laid_out", "math_threads"]
+__all__ = ["Clock", "choose_layout", "find_device", "math_threads", "to_layout"]
 
 
 def find_device(name: str) -> torch.device:
@@ -47,7 +47,7 @@ def choose_layout(model: nn.Module, example: Tensor) -> torch.memory_format:
     training = model.training
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     try:
-        logits_of(model.eval(), laid_out(example, torch.channels_last))
+        logits_of(model.eval(), to_layout(example, torch.channels_last))
     except ModelError:
         model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
         return torch.contiguous_format
@@ -56,7 +56,7 @@ def choose_layout(model: nn.Module, example: Tensor) -> torch.memory_format:
     return torch.channels_last
 
 
-def laid_out(inputs: Tensor, layout: torch.memory_format) -> Tensor:
+def to_layout(inputs: Tensor, layout: torch.memory_format) -> Tensor:
     """Images (N x C x H x W) stored in that layout; other inputs as they are."""
     return inputs.contiguous(memory_format=layout) if inputs.ndim == 4 else inputs
 

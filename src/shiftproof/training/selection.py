@@ -18,7 +18,7 @@ from shiftproof.objectives import OBJECTIVES, Objective, Recipe
 from shiftproof.objectives.objective import Selection
 from shiftproof.perturbations.noise import Noise, draw
 from shiftproof.rng import numpy_generator
-from shiftproof.training.machine import laid_out
+from shiftproof.training.machine import to_layout
 
 __all__ = ["COST_SHARE", "FEWEST", "ROBUST_SAMPLES", "Validation", "check_rule", "mean_accuracy"]
 
@@ -127,7 +127,7 @@ class Validation:
         with torch.no_grad():
             for block in domain.blocks:
                 inputs, labels = domain.take(block)
-                inputs = laid_out((inputs if change is None else change(inputs)).to(device), self.layout)
+                inputs = to_layout((inputs if change is None else change(inputs)).to(device), self.layout)
                 correct += int((model(inputs).argmax(1).cpu() == labels).sum())
         return correct / len(domain)
 
@@ -150,7 +150,7 @@ class Validation:
         (result,) = attack_samples(
             self.objective.victim(model),
             attack,
-            laid_out(inputs.to(device), self.layout),
+            to_layout(inputs.to(device), self.layout),
             labels.to(device),
             domain.ids,
             [attack.threat.eps],

@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from annotated_types import Interval
 from pydantic import BeforeValidator
-from scipy.special import ndtri
 from torch import nn
 
 from shiftproof.certification.calibration import Calibration, CalibrationOption, calibration_images
@@ -19,7 +18,7 @@ from shiftproof.certification.certificates import ABSTAIN, Certificates
 from shiftproof.certification.certified_classifier import CertifiedClassifier
 from shiftproof.certification.certifier import CERTIFIERS, Alpha, Certifier, Job, Memory, Sigma
 from shiftproof.certification.certifiers.adapted_classifier import CertifiedAgreement, CertifiedSelection
-from shiftproof.certification.certifiers.adapted_radii import Signed, selection_radius, signed
+from shiftproof.certification.certifiers.adapted_radii import Rule, Signed, answer, joint_choice, signed
 from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.certification.rederive import Record, scores_from_votes
 from shiftproof.certification.sampling.engine import sample
@@ -28,11 +27,9 @@ from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.adaptation import adapt_batchnorm, batchnorm_layers, statistics_hash
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.rng import derive
-from shiftproof.types import Cost, FloatArray, IntArray, Positive
+from shiftproof.types import Cost, FloatArray, Positive
 
-__all__ = ["AdaptedSmoothing", "Rule", "joint_choice"]
-
-Rule = Literal["fixed", "selection", "agreement"]
+__all__ = ["AdaptedSmoothing"]
 
 CHOICE_IMAGES, CHOICE_VOTES = 128, 200
 
@@ -117,12 +114,14 @@ class AdaptedSmoothing(Certifier):
         """Certificates for every sample of the job's domain."""
         images = calibration_images(self.calibration, job.calibration)
         images.check_apart(job.domain)
-        one = self._fixed(job, images) if self.rule == "fixed" and not self.unsound else self
+        one = self._with_one_sigma(job, images) if self.rule == "fixed" and not self.unsound else self
         models = one.models(job.model, images)
         choice = partial(joint_choice, one.sigmas) if one._joint else None
         parts = sample(job, one._settings(one.share), models, choice)
-        found = one._combined(parts, models, images)
-        return replace(found, title=self.title, scale=self.scale, guarantee=found.guarantee + self._chosen(one))
+        combined = one._combine(parts, models, images)
+        return replace(
+            combined, title=self.title, scale=self.scale, guarantee=combined.guarantee + self._choice_sentence(one)
+        )
 
     def estimate(self, job: Job) -> Cost:
         """As for smoothing, once a sigma."""
@@ -134,7 +133,7 @@ class AdaptedSmoothing(Certifier):
     def certified_classifier(self, job: Job) -> CertifiedClassifier:
         """The rule over the adapted models."""
         images = calibration_images(self.calibration, job.calibration)
-        one = self._fixed(job, images) if self.rule == "fixed" else self
+        one = self._with_one_sigma(job, images) if self.rule == "fixed" else self
         kind = CertifiedAgreement if self.rule == "agreement" else CertifiedSelection
         models = nn.ModuleList(one.models(job.model, images))
         votes = max(1_000, min(self.n, 4_000))
@@ -153,7 +152,7 @@ class AdaptedSmoothing(Certifier):
         """The sentence that certificates of the job should carry."""
         images, one = calibration_images(self.calibration, job.calibration), self.as_recorded(certificates)
         models = one.models(job.model, images)
-        return one._guarantee(images, one._statistics(models)) + self._chosen(one)
+        return one._guarantee(images, one._statistics(models)) + self._choice_sentence(one)
 
     def rederive(self, certificates: Certificates) -> FloatArray:
         """The radii that follow from the votes at every sigma."""
@@ -167,7 +166,7 @@ class AdaptedSmoothing(Certifier):
             count, rival, drawn = votes[:, 1], votes[:, 2], votes[:, 3]
             record = Record(count, rival, drawn, one.n, one.share, certificates.classes, one.runner_up, False)
             known.append(Signed(*scores_from_votes(sigma, record), certificates.off_grid))
-        return np.maximum(one._answer(certificates.ballots[..., 0], known)[1], 0.0)
+        return np.maximum(answer(one._rule, certificates.ballots[..., 0], known)[1], 0.0)
 
     def outer_radius(self, certificates: Certificates) -> FloatArray:
         """Within which an agreeing answer never becomes another class, though it may become none.
@@ -191,6 +190,10 @@ class AdaptedSmoothing(Certifier):
         return self.alpha / shared
 
     @property
+    def _rule(self) -> Rule | Literal["as-published"]:
+        return self.unsound or self.rule
+
+    @property
     def _joint(self) -> bool:
         return self.rule == "selection" and not self.unsound and len(self.sigmas) > 1
 
@@ -207,7 +210,7 @@ class AdaptedSmoothing(Certifier):
             for setting, votes in zip(self._settings(alpha), certificates.ballots, strict=True)
         ]
 
-    def _fixed(self, job: Job, images: Calibration) -> AdaptedSmoothing:
+    def _with_one_sigma(self, job: Job, images: Calibration) -> AdaptedSmoothing:
         """With the one sigma that certifies most on calibration images; certified images and noise play no part."""
         if len(self.sigmas) == 1:
             return self
@@ -223,19 +226,17 @@ class AdaptedSmoothing(Certifier):
         seed = derive(0, "sigma choice", images.hash)
         trial = replace(job, domain=domain, seed=seed, record=Memory(), workers=1, progress="off")
         settings = [replace(one, n=CHOICE_VOTES) for one in self._settings(self.alpha)]
-        found = sample(trial, settings, self.models(job.model, images))
-        means = [float(np.where(one.prediction == labels, one.radius, 0.0).mean()) for one in found]
+        trials = sample(trial, settings, self.models(job.model, images))
+        means = [float(np.where(one.prediction == labels, one.radius, 0.0).mean()) for one in trials]
         return replace(self, sigmas=(self.sigmas[int(np.argmax(means))],))
 
-    def _combined(
-        self, parts: Sequence[Certificates], models: Sequence[nn.Module], images: Calibration
-    ) -> Certificates:
+    def _combine(self, parts: Sequence[Certificates], models: Sequence[nn.Module], images: Calibration) -> Certificates:
         chosen = np.stack([part.chosen for part in parts])
         known = [
             signed(setting, part.count, part.runner_up_count, part.n, part.classes, part.off_grid)
             for setting, part in zip(self._settings(self.share), parts, strict=True)
         ]
-        winner, radius, best = self._answer(chosen, known)
+        winner, radius, best = answer(self._rule, chosen, known)
         first, rows = parts[0], np.arange(len(parts[0]))
         columns: dict[str, Any] = {
             name: np.stack([getattr(part, name) for part in parts])[best, rows]
@@ -265,23 +266,11 @@ class AdaptedSmoothing(Certifier):
             details=details,
         )
 
-    def _answer(self, chosen: IntArray, known: Sequence[Signed]) -> tuple[IntArray, FloatArray, IntArray]:
-        """Class, radius and the sigma that shows best, from what is known at every sigma (sigmas x samples)."""
-        radii = np.stack([one.radius for one in known])
-        best = radii.argmax(0)
-        rows = np.arange(chosen.shape[1])
-        if self.unsound:
-            return chosen[best, rows], radii.max(0), best
-        if self.rule == "agreement":
-            agree = (chosen == chosen[0]).all(0)
-            return chosen[0], np.where(agree, radii.min(0), 0.0), best
-        return chosen[0], selection_radius(known), best
-
     def _statistics(self, models: Sequence[nn.Module]) -> dict[str, str]:
         """A hash of what was adapted, for each sigma."""
         return {f"{sigma:g}": statistics_hash(model) for sigma, model in zip(self.sigmas, models, strict=True)}
 
-    def _chosen(self, one: AdaptedSmoothing) -> str:
+    def _choice_sentence(self, one: AdaptedSmoothing) -> str:
         """What is said of a sigma that was chosen among several."""
         if one.sigmas == self.sigmas:
             return ""
@@ -310,11 +299,3 @@ class AdaptedSmoothing(Certifier):
             f"The classifier that answers with the class of the largest sigma Phi^-1(p), over models {on}, gives the "
             f"certified class under {change}; {wrong}."
         )
-
-
-def joint_choice(sigmas: Sequence[float], votes: IntArray) -> IntArray:
-    """The class with the largest sigma Phi^-1(p), from votes (sigmas x images x classes) of which none counts again."""
-    share = (votes + 0.5) / (votes.sum(2, keepdims=True) + 0.5 * votes.shape[2])
-    scores = ndtri(share) * np.asarray(sigmas)[:, None, None]
-    classes: IntArray = scores.max(0).argmax(1)
-    return classes

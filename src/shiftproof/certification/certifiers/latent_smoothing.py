@@ -134,7 +134,7 @@ class LatentSmoothing(Certifier):
             columns: dict[str, Any] = {"chosen": winner, "margin": margin, "bound": np.full(len(winner), "exact")}
             columns["radius"] = radius
         else:
-            columns = self._sampled(job, logits, parts.weight, 2 * encoded.rounding, parts.constant)
+            columns = self._columns_from_votes(job, logits, parts.weight, 2 * encoded.rounding, parts.constant)
         exact = job.classes == 2
         return Certificates.blank(
             job.domain.ids,
@@ -188,7 +188,7 @@ class LatentSmoothing(Certifier):
         rows = certified_rows(latent, certificates.votes, certificates.samples, certificates.levels)
         return over_constant(rows["radius"], certificates.constant, certificates.radius)
 
-    def _sampled(
+    def _columns_from_votes(
         self, job: Job, logits: FloatArray, weight: FloatArray, rounding: float, constant: float
     ) -> dict[str, Any]:
         """Columns from votes; all samples share the noise."""

@@ -55,7 +55,7 @@ class CertifiedMedian(CertifiedClassifier):
 
     def answers(self, inputs: Tensor) -> Tensor:
         """The head on the median of many samples."""
-        return self.head.answers(torch.stack([self._sampled(one[None]).median(0).values for one in inputs]))
+        return self.head.answers(torch.stack([self._sample(one[None]).median(0).values for one in inputs]))
 
     def judge(self, inputs: Tensor, classes: IntArray, level: float) -> Judgement:
         """The lead of the logits, and where the head has another answer all over the medians that the samples allow.
@@ -65,7 +65,7 @@ class CertifiedMedian(CertifiedClassifier):
         medians, disproved = [], np.zeros(len(inputs), bool)
         generator = torch_generator(self.seed, ASKING, "medians")
         for row, one in enumerate(inputs):
-            sampled = self._sampled(one[None])
+            sampled = self._sample(one[None])
             medians.append(sampled.median(0).values)
             ordered = sampled.sort(0).values
             k = int(quantile_lower_index(self.votes, 0.5, level / (2 * ordered.shape[1])))
@@ -83,7 +83,7 @@ class CertifiedMedian(CertifiedClassifier):
         copies = noisy_copies(Gaussian(self.sigma), image, draws)
         return torch.cat([self.body(part).flatten(1) for part in torch.split(copies, 256)])
 
-    def _sampled(self, one: Tensor) -> Tensor:
+    def _sample(self, one: Tensor) -> Tensor:
         size = one[0].numel()
         draws = standard_noise("normal", size, self.votes, numpy_generator(self.seed, ASKING, "median", size))
         with torch.no_grad():

@@ -45,11 +45,11 @@ def _mean_passes(job: Job, setting: Setting, tried: int) -> float:
     # what was never seen may still happen: half a vote for each
     probabilities = (frequencies + 0.5) / (frequencies + 0.5).sum(1, keepdims=True)
     wrong = (votes.chosen != job.domain.labels[few]) & setting.skip_wrong
-    drawn = _simulated(setting, probabilities, Sampling.of(trial, [setting]), job.classes)
+    drawn = _simulate_votes(setting, probabilities, Sampling.of(trial, [setting]), job.classes)
     return float(np.where(wrong, setting.n0, setting.n0 + drawn).mean())
 
 
-def _simulated(setting: Setting, probabilities: FloatArray, sampling: Sampling, classes: int) -> IntArray:
+def _simulate_votes(setting: Setting, probabilities: FloatArray, sampling: Sampling, classes: int) -> IntArray:
     """How many votes each image takes, by the rule itself on votes drawn with given probabilities."""
     generator = numpy_generator(0, "estimate")
     images = len(probabilities)

@@ -45,14 +45,14 @@ class Voter:
             return steps.float() / grid
         if self._layer is not None:
             return self._layer.of_noise(steps)
-        return self._laid_out(steps.float().view(-1, *self.shape))
+        return self._to_layout(steps.float().view(-1, *self.shape))
 
     def place_image(self, image: Tensor) -> Tensor:
         """An image (1 x shape), in the form in which it meets every block of noise."""
         if not self.noise.additive:
             return image
         steps = torch.from_numpy(on_grid(image.double().numpy(), grid_of(self.noise)))
-        return self._laid_out(steps.float()) if self._layer is None else self._layer.of_input(steps)
+        return self._to_layout(steps.float()) if self._layer is None else self._layer.of_input(steps)
 
     def outputs(self, image: Tensor, noise: Tensor, count: int) -> Tensor:
         """What the model says of the first `count` samples of a placed block (count x outputs).
@@ -60,19 +60,19 @@ class Voter:
         The model sees whole slices, always the same ones, so that what it says of a sample depends on nothing else.
         """
         step, grid = min(self.prepared.slice_size, len(noise)), grid_of(self.noise)
-        said = []
+        outputs = []
         # not inference mode: a model may take gradients in its forward pass
         with torch.no_grad():
             for start in range(0, count, step):
                 piece = noise[start : start + step]
                 if not self.noise.additive:
-                    said.append(self.prepared(self._laid_out(self.noise.apply(image, piece))))
+                    outputs.append(self.prepared(self._to_layout(self.noise.apply(image, piece))))
                 elif self._layer is not None:
-                    said.append(self.prepared.rest(self._layer.value(piece + image)))
+                    outputs.append(self.prepared.rest(self._layer.value(piece + image)))
                 else:
                     # both are whole numbers, so that the sum is exact and the quotient a function of it alone
-                    said.append(self.prepared((piece + image).div_(grid)))
-            return torch.cat(said)[:count]
+                    outputs.append(self.prepared((piece + image).div_(grid)))
+            return torch.cat(outputs)[:count]
 
     def winners(self, image: Tensor, noise: Tensor, count: int) -> Tensor:
         """The class that wins on each of the first `count` samples of a placed block."""
@@ -89,5 +89,5 @@ class Voter:
         """How often each class wins on the first `count` samples of a placed block."""
         return self.count(self.winners(image, noise, count))
 
-    def _laid_out(self, images: Tensor) -> Tensor:
+    def _to_layout(self, images: Tensor) -> Tensor:
         return images.contiguous(memory_format=torch.channels_last) if self.prepared.channels_last else images
