@@ -12,13 +12,14 @@ __all__ = ["Chart", "by_colour", "heat_map", "intervals", "layer", "make_chart",
 
 Json = dict[str, Any]
 
-WIDTH, HEIGHT = 720, 300
+WIDTH, HEIGHT = 780, 300
 INK, SOFT, LINE = "#1c1917", "#57534e", "#e7e5e4"
 PALETTE = ["#c2410c", "#1d4ed8", "#15803d", "#7e22ce", "#a16207", "#0e7490", "#be123c", "#4d7c0f"]
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 _AXIS = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelColor": SOFT, "titleColor": SOFT}
 _CONFIG = {
-    "font": "system-ui, -apple-system, Segoe UI, sans-serif",
+    # drawings are laid out with the widths of this font; in a wider one, legends would overlap
+    "font": "Arial, Helvetica, Liberation Sans, sans-serif",
     "view": {"stroke": None},
     "axis": {**_AXIS, "grid": False, "domainColor": "#a8a29e", "tickColor": "#a8a29e", "titlePadding": 8},
     "legend": {"title": None, "orient": "top", "labelLimit": 0, "columns": 4, "labelFontSize": 13, "labelColor": INK},
@@ -109,7 +110,7 @@ def heat_map(
 ) -> Chart:
     """Shares as colours with the percentage in them; cells are (row, column, share)."""
     values = [{"row": row, "column": column, "value": v, "text": f"{100 * v:.0f}"} for row, column, v in cells]
-    plain = {"domain": False, "ticks": False}
+    plain = {"domain": False, "ticks": False, "labelPadding": 6}
     angle = -40 if max(map(len, columns), default=0) > 7 else 0
     places = {
         "x": {
@@ -138,5 +139,5 @@ def heat_map(
         text={"field": "text", "type": "nominal"},
         color={"condition": dark, "value": INK},
     )
-    size = {"width": max(160, 48 * len(columns)), "height": max(40, 34 * len(rows))}
-    return make_chart(name, [boxes, texts], title=title, **size)
+    width, height = max(160, 48 * len(columns)), max(40, 34 * len(rows))
+    return make_chart(name, [boxes, texts], title=title, width=width, height=height)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from shiftproof.report.tables import Table, csv_file, latex_file, markdown_file
 __all__ = ["FORMATS", "MORE_FORMATS", "render_page", "write_report"]
 
 _TABLES = {"csv": (csv_file, "csv"), "markdown": (markdown_file, "md"), "latex": (latex_file, "tex")}
-_CHARTS = {
+_CHARTS: dict[str, tuple[Callable[[Chart], bytes], str]] = {
     "svg": (lambda chart: chart.svg().encode(), "svg"),
     "png": (Chart.png, "png"),
     "interactive": (lambda chart: chart.html().encode(), "html"),

@@ -69,7 +69,7 @@ def accuracy_chart(table: AccuracyTable, classes: int) -> Chart:
         for row in table.rows
         for domain, e in row.accuracy.items()
     ]
-    places = {
+    places: dict[str, Any] = {
         "x": {
             "field": "domain",
             "type": "nominal",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,14 +45,19 @@ class Certified(Section):
     def cards(self) -> list[Card]:
         """Below the tables of a chart's settings come the chart and the sentences of their guarantees."""
         tables = dict(zip([series[0].setting for series in by_setting(self.report.series)], self.tables(), strict=True))
-        cards = []
+        cards: list[Card] = []
         for group, chart in self._groups():
+            settings = by_setting(group)
+            words = [self._words(series) for series in settings]
+            # what is true of several tables is said below the last of them
+            below = [[] if sentence in words[place + 1 :] else [sentence] for place, sentence in enumerate(words)]
             cards += [
-                Card([tables[series[0].setting]], [self._words(series)], series[0].heading)
-                for series in by_setting(group)
+                Card([tables[series[0].setting]], sentences, series[0].heading)
+                for series, sentences in zip(settings, below, strict=True)
             ]
             cards += [Card([chart]), Card(words=list(dict.fromkeys(one.guarantee for one in group)))]
-        return [*cards, *(Card(words=[sentence]) for sentence in self.words())]
+        cards[-1] = replace(cards[-1], words=[*cards[-1].words, *self.words()])
+        return cards
 
     def words(self) -> list[str]:
         """What holds for all certificates of the report together."""

@@ -44,7 +44,9 @@ class Matrices(Section):
         return ["Accuracy in percent: rows are models, columns the size of the attack, 0 none."]
 
     def cards(self) -> list[Card]:
-        """The charts of each matrix side by side."""
+        """The charts of each matrix side by side; of one model, the chart of the attack shows more."""
+        if len(self.report.evidence.distinct("model")) == 1:
+            return []
         return [
             Card([matrix.chart(name, role) for role in matrix.values], self.words(), matrix.title)
             for name, matrix in self._named()

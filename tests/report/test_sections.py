@@ -1,0 +1,269 @@
+"""Sections of a report: when they apply, their tables in every format, and sections of plug-ins."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from shiftproof.evidence import Column, Evidence, Measurement
+from shiftproof.report import SECTIONS, Report, Section, write_report
+from shiftproof.report.chart import Chart, by_colour, layer, make_chart, numbers_axis, share_axis
+from shiftproof.report.page import FORMATS, MORE_FORMATS, render_page
+from shiftproof.report.requirements import Requirement
+from shiftproof.report.tables import Cell, Heading, Row, Table, csv_file, latex_file, markdown_file
+from shiftproof.types import Finding
+
+N = 40
+DOMAINS = ("photo", "sketch")
+CERTIFIED = (Column("radius", "float", ""), Column("skipped", "bool", ""), Column("bound", "text", ""))
+PAIRS = tuple(Column(name, "float", "") for name in ("radius", "distance", "margin"))
+CERTIFY = {
+    "classifier": "smoothed",
+    "norm": "l2",
+    "units": "pixels",
+    "scale": 0.25,
+    "alpha": 0.001,
+    "guarantee": "Sure.",
+}
+ATTACK = {"norm": "l2", "units": "pixels", "attack": "pgd", "threat": "l2", "how": "10 steps"}
+
+
+def measurement(
+    domain: str, probe: str, right: int, declared: tuple[Column, ...] = (), /, model: str = "m", **known: Any
+) -> Measurement:
+    """N samples of a domain, of which the first `right` are right; values of declared columns are in `known`."""
+    columns: dict[str, Any] = {
+        "id": [f"{domain}/{i}" for i in range(N)],
+        "label": [i % 2 for i in range(N)],
+        "prediction": [i % 2 if i < right else 1 - i % 2 for i in range(N)],
+        "correct": [i < right for i in range(N)],
+        **{column.name: np.broadcast_to(known.pop(column.name), N) for column in declared},
+    }
+    facts = {"model": model, "domain": domain, "probe": probe, "setting": known.get("title", probe)}
+    return Measurement.of({"classifier": "base", "title": probe, **facts, **known}, columns, declared)
+
+
+def measured(section: str) -> Iterator[Measurement]:
+    """What a section needs, on two domains."""
+    distance, latent = (Column(name, "float", "") for name in ("distance", "latent_distance"))
+    losses = tuple(Column(name, "float", "") for name in ("loss_change", "loss_bound"))
+    for domain, right in zip(DOMAINS, (36, 24), strict=True):
+        yield measurement(domain, "clean", right)
+        if section in ("attacked", "matrix", "measures", "verdict"):
+            for eps in (0.25, 0.5):
+                facts = {**ATTACK, "eps": eps, "title": f"attack, l2 {eps:g}", "distance": eps}
+                yield measurement(domain, "attack", right - int(20 * eps), (distance,), **facts)
+        elif section == "corrupted":
+            facts = {"corruption": "fog", "severity": 3, "constants": "cifar"}
+            yield measurement(domain, "corrupt", right - 5, **facts)
+        elif section == "certified":
+            facts = {**CERTIFY, "title": "gaussian 0.25", "radius": 0.3, "skipped": False, "bound": "clopper-pearson"}
+            yield measurement(domain, "certify", right - 8, CERTIFIED, **facts)
+        elif section == "counterfactual":
+            facts = {"radius": 0.1, "distance": 0.2, "margin": 0.3, "constant": 1.0}
+            yield measurement(domain, "counterfactual", right, PAIRS, **facts)
+        elif section == "search":
+            for size, changed in ((0.0, 0), (0.5, 6), (None, 0)):
+                facts = {
+                    "search": "s",
+                    "norm": "l2",
+                    "eps": size,
+                    "title": f"search, l2 {size}",
+                    "latent_distance": 0.4,
+                }
+                yield measurement(domain, "search", right - changed, (latent,), **facts)
+        elif section == "loss-change":
+            facts = {"title": "input robustness, linf 0.02", "loss_change": 0.1, "loss_bound": 0.4}
+            yield measurement(domain, "input-robustness", right, losses, **facts)
+        elif section == "probe-accuracy":
+            yield measurement(domain, "noisy", right - 2, title="under noise, gaussian 0.25")
+
+
+def report_of(evidence: Evidence, folder: Path | None = None, **changes: Any) -> Report:
+    sheets = {}
+    if folder is not None:
+        sheets = {domain: folder / f"samples-{domain}.png" for domain in DOMAINS}
+        for path in sheets.values():
+            Image.new("RGB", (4, 4)).save(path)
+    known: dict[str, Any] = {
+        "title": "A report",
+        "about": "of a test",
+        "models": {str(name): "a model" for name in evidence.distinct("model")},
+        "sources": ("photo",),
+        "target": "sketch",
+        "classes": ("cat", "dog"),
+        "evidence": evidence,
+        "sheets": sheets,
+        "facts": {"seed": "0"},
+        "labels": {domain: {"cat": N // 2, "dog": N // 2} for domain in DOMAINS},
+        "notes": (),
+        "seed": 0,
+    }
+    return Report(**{**known, **changes})
+
+
+def applying(section: str, folder: Path) -> Report:
+    """A report in which a section applies."""
+    evidence = Evidence(list(measured(section)))
+    outcomes = [Requirement.parse("clean>=0.5").judge(evidence, ["sketch"])] if section == "requirements" else []
+    return report_of(evidence, folder, outcomes=outcomes)
+
+
+def bare() -> Report:
+    """A report with next to nothing: no clean accuracy, no target, no pictures."""
+    evidence = Evidence([measurement("photo", "corrupt", 30, corruption="fog", severity=3, constants="cifar")])
+    return report_of(evidence, sources=("photo",), target=None, models=dict.fromkeys("abc", ""))
+
+
+NAMES = [entry.name for entry in SECTIONS]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_section_that_applies_is_on_the_page(name: str, tmp_path: Path) -> None:
+    report = applying(name, tmp_path)
+    section = report.sections[name]
+    assert section.title
+    assert (SECTIONS[name].cls.__doc__ or "").strip()
+    # the figures of attacks stand in the table of all measures; their charts are on the page where there are sizes
+    shown = [block for card in section.cards() for block in card.blocks]
+    if name != "matrix":
+        assert section.title in render_page(report)
+    assert {one.name for one in shown if isinstance(one, Table)} <= {one.name for one in section.tables()}
+    assert {one.name for one in shown if isinstance(one, Chart)} <= {one.name for one in section.charts()}
+    assert json.loads(json.dumps(section.to_json(), allow_nan=False))
+    assert name in report.to_json()["sections"]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "provenance"])
+def test_a_section_that_does_not_apply_is_nowhere(name: str, tmp_path: Path) -> None:
+    report = report_of(Evidence(list(measured("accuracy")))) if name == "corrupted" else bare()
+    assert name not in report.sections
+    title = SECTIONS[name].cls.title
+    assert f"<h2>{title}</h2>" not in render_page(report)
+
+
+def test_sections_stand_in_their_order(tmp_path: Path) -> None:
+    report = applying("attacked", tmp_path)
+    first = ["verdict", "findings", "matrix", "attacked", "measures", "accuracy"]
+    assert list(report.sections) == [*first, "samples", "provenance"]
+    orders = [entry.cls.order for entry in SECTIONS]
+    assert len(set(orders)) == len(orders)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_table_and_chart_is_written_in_every_format(name: str, tmp_path: Path) -> None:
+    report = applying(name, tmp_path)
+    written = {path.relative_to(tmp_path).as_posix() for path in write_report(report, tmp_path, FORMATS)}
+    assert {"report.html", "report.json"} <= written
+    for section in report.sections.values():
+        for table in section.tables():
+            assert {f"tables/{table.name}.{suffix}" for suffix in ("csv", "md", "tex")} <= written
+        for chart in section.charts():
+            assert {f"figures/{chart.name}.{suffix}" for suffix in ("svg", "png")} <= written
+    for path in (tmp_path / "tables").glob("*.csv"):
+        head, *rows = csv.reader(io.StringIO(path.read_text()))
+        assert rows
+        assert all(len(row) == len(head) for row in rows)
+    for path in (tmp_path / "tables").glob("*.md"):
+        tables = [part.splitlines() for part in path.read_text().split("\n\n") if part.startswith("|")]
+        assert tables
+        assert all(len({line.count("|") for line in table}) == 1 for table in tables)
+    for path in (tmp_path / "tables").glob("*.tex"):
+        text = path.read_text()
+        assert text.count("\\begin{tabular}") == text.count("\\end{tabular}") > 0
+    assert set(json.loads((tmp_path / "report.json").read_text())["sections"]) == set(report.sections)
+
+
+def test_formats_on_request(tmp_path: Path) -> None:
+    report = applying("accuracy", tmp_path)
+    assert MORE_FORMATS == ("interactive",)
+    (page,) = write_report(report, tmp_path, ["interactive"])
+    assert page == tmp_path / "figures" / "accuracy.html"
+    # its scripts are in it: it opens offline
+    assert '<script src="http' not in page.read_text()
+
+
+@pytest.fixture
+def plug_in(monkeypatch: pytest.MonkeyPatch) -> type[Section]:
+    monkeypatch.setattr(SECTIONS, "_entries", {entry.name: entry for entry in SECTIONS})
+
+    @SECTIONS.register("worst-class")
+    class WorstClass(Section):
+        """The class that is wrong most often."""
+
+        title: ClassVar[str] = "The <worst> class"
+        order: ClassVar[int] = 650
+
+        def applies(self) -> bool:
+            return len(self.report.evidence.where(probe="clean")) > 0
+
+        def words(self) -> list[str]:
+            return ["Measured on clean samples."]
+
+        def tables(self) -> list[Table]:
+            rows = [Row([Cell("m"), Cell("=dog", ("of two",))])]
+            return [Table("worst-class", [Heading("model"), Heading("worst")], rows)]
+
+        def charts(self) -> list[Chart]:
+            values = [{"model": "m", "x": 1, "share": 0.5}]
+            axes = {"x": numbers_axis("x", "x"), "y": share_axis("share", "share")}
+            return [make_chart("worst-class", [layer(values, "circle", **axes, color=by_colour("model", ["m"]))])]
+
+    return WorstClass
+
+
+def test_a_section_of_a_plug_in_is_in_page_tables_figures_and_json(plug_in: type[Section], tmp_path: Path) -> None:
+    report = applying("measures", tmp_path)
+    assert list(report.sections).index("worst-class") == list(report.sections).index("measures") + 1
+    write_report(report, tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "<h2>The &lt;worst&gt; class</h2>" in page
+    assert "Measured on clean samples." in page
+    assert (tmp_path / "tables" / "worst-class.csv").read_text() == 'model,worst\nm,"\'=dog, of two"\n'
+    assert (tmp_path / "tables" / "worst-class.tex").is_file()
+    assert "<svg" in (tmp_path / "figures" / "worst-class.svg").read_text()
+    numbers = json.loads((tmp_path / "report.json").read_text())["sections"]["worst-class"]
+    assert numbers == {"worst-class": [{"model": "m", "worst": "=dog, of two"}]}
+
+
+def test_a_section_should_derive_from_the_base() -> None:
+    from shiftproof.errors import UsageError
+
+    with pytest.raises(UsageError, match="should derive from shiftproof.report.section.Section"):
+        SECTIONS.register("nothing")(type("Nothing", (), {}))
+
+
+def test_tables_of_one_name_share_files() -> None:
+    tables = [
+        Table(
+            "t", [Heading("model"), Heading("n", ("all",))], [Row([Cell("a|b"), Cell("1")])], caption=f"part {i} of 50%"
+        )
+        for i in (1, 2)
+    ]
+    assert csv_file(tables) == "model,n all\na|b,1\na|b,1\n"
+    assert markdown_file(tables).count("| model | n all |") == 2
+    assert "part 2 of 50%" in markdown_file(tables)
+    assert "part 2 of 50\\%" in latex_file(tables)
+    assert "part" not in markdown_file(tables[:1])
+
+
+def test_what_leads_stands_first_on_the_page_only() -> None:
+    headings = [Heading("model"), Heading("source"), Heading("target", lead=True)]
+    table = Table("t", headings, [Row([Cell("m"), Cell("1"), Cell("2")])])
+    assert table.order == [0, 2, 1]
+    assert table.cells() == [["model", "source", "target"], ["m", "1", "2"]]
+
+
+def test_failed_checks_are_said_first(tmp_path: Path) -> None:
+    notes = [Finding("pass", "fine", "all is well"), Finding("fail", "odd", "inputs are odd")]
+    report = report_of(Evidence(list(measured("verdict"))), notes=notes)
+    assert report.verdict[0].startswith("What follows can't be trusted")
+    assert report.findings[0].level == "fail"
