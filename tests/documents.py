@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 SHOWN = ("", "text", "mermaid", "yaml", "toml", "csv")
 """Languages of blocks that nothing runs; a test writes those with a file name."""
-DOMAINS, CLASSES, EACH, SIDE = ("photo", "cartoon", "sketch"), ("cat", "dog"), 15, 8
+DOMAINS, CLASSES, EACH, SIDE = ("photo", "cartoon", "sketch"), ("cat", "dog"), 10, 8
 _BLOCK = re.compile(r"((?:<!--[^\n]*-->\n)*)```(\w*)\n(.*?)^```$", re.S | re.M)
 
 
