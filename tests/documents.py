@@ -145,7 +145,9 @@ def run_block(block: Block, folder: Path, namespace: dict[str, Any]) -> None:
         expected = int(block.marks.get("exit", 0)) if number == len(block.commands) else 0
         with pytest.raises(SystemExit) as stopped:
             main([_found(word, folder) for word in words[1:]])
-        assert int(stopped.value.code or 0) == expected, f"{block.where}: {shlex.join(words)} ended with {stopped.value}"
+        assert int(stopped.value.code or 0) == expected, (
+            f"{block.where}: {shlex.join(words)} ended with {stopped.value}"
+        )
 
 
 def _found(word: str, folder: Path) -> str:
