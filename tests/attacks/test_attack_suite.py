@@ -20,7 +20,7 @@ from shiftproof.attacks.pgd import PGD
 from shiftproof.attacks.square import Square, window_size
 from shiftproof.attacks.victim import frozen
 from shiftproof.domains import Domain, Domains
-from shiftproof.errors import UnknownName, UsageError
+from shiftproof.errors import UsageError
 from shiftproof.perturbations import Threat
 from shiftproof.perturbations.noise import as_noise
 from shiftproof.perturbations.threat import inside
@@ -201,15 +201,18 @@ def test_the_vote_of_a_noisy_model_is_attacked(attack: Attack) -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: PGD("l2:1", restarts=0), "restarts is 0"),
+        (lambda: PGD("l2:1", restarts=0), "restarts of PGD is 0"),
         (lambda: PGD("l2:1", restarts=3, random_start=False), "3 restarts without a random start are all the same"),
-        (lambda: APGD("l2:1", steps=0), "steps is 0; it should be at least 1"),
-        (lambda: APGD("l2:1", targets=-1), "targets is -1; it should be at least 0"),
-        (lambda: APGD("l2:1", loss="dlrr"), "unknown loss 'dlrr'. Did you mean 'dlr'?"),
-        (lambda: Square("l2:1", queries=0), "queries is 0"),
-        (lambda: Square("l2:1", p=1.5), "p is 1.5; it should be above 0 and at most 1"),
-        (lambda: Ensemble("l2:1", version="standart"), "unknown version 'standart'. Did you mean 'standard'?"),
-        (lambda: Ensemble("l2:1", targets=0), "targets is 0; it should be at least 1"),
+        (lambda: APGD("l2:1", steps=0), "steps of APGD is 0; it should be greater than or equal to 1"),
+        (lambda: APGD("l2:1", targets=-1), "targets of APGD is -1; it should be greater than or equal to 0"),
+        (lambda: APGD("l2:1", loss="dlrr"), "loss of APGD is 'dlrr'; it should be 'ce', 'margin' or 'dlr'"),
+        (lambda: Square("l2:1", queries=0), "queries of Square is 0"),
+        (lambda: Square("l2:1", p=1.5), "p of Square is 1.5; it should be less than or equal to 1"),
+        (
+            lambda: Ensemble("l2:1", version="standart"),
+            "version of Ensemble is 'standart'; it should be 'standard' or 'white-box'",
+        ),
+        (lambda: Ensemble("l2:1", targets=0), "targets of Ensemble is 0; it should be greater than or equal to 1"),
         (lambda: ATTACKS.create("ensemble", {"threat": "l2:1", "queries": "many"}), "queries of attack 'ensemble'"),
         (lambda: ATTACKS.create("square"), "attack 'square' needs a value for 'threat'"),
     ],
@@ -385,7 +388,7 @@ def test_a_network_that_takes_views_is_attacked_as_it_is() -> None:
 
 
 def test_unknown_names_are_unknown_names() -> None:
-    with pytest.raises(UnknownName):
+    with pytest.raises(UsageError):
         APGD("linf:0.1", loss="mse")
 
 

@@ -89,10 +89,13 @@ def test_threats_are_read_from_text(text: str, expected: Threat) -> None:
         (lambda: ATTACKS.create("pgd", {"threat": "l3:1"}), "unknown norm 'l3'"),
         (lambda: ATTACKS.create("pgd"), "attack 'pgd' needs a value for 'threat'"),
         (lambda: ATTACKS.create("pgd", {"threat": "l2:1", "loss": "sum"}), "'ce', 'margin' or 'dlr'"),
-        (lambda: PGD("l2:1", rule="stepest"), "unknown rule 'stepest'. Did you mean 'steepest'?"),
-        (lambda: PGD("l2:1", loss="sum"), "unknown loss 'sum'"),
-        (lambda: PGD("l2:1", step=0.0), "step is 0.0"),
-        (lambda: PGD("l2:1", steps=0), "steps is 0"),
+        (
+            lambda: PGD("l2:1", rule="stepest"),
+            "rule of PGD is 'stepest'; it should be 'steepest', 'sign', 'normalised' or 'raw'",
+        ),
+        (lambda: PGD("l2:1", loss="sum"), "loss of PGD is 'sum'; it should be 'ce', 'margin' or 'dlr'"),
+        (lambda: PGD("l2:1", step=0.0), "step of PGD is 0.0"),
+        (lambda: PGD("l2:1", steps=0), "steps of PGD is 0"),
     ],
 )
 def test_mistakes_get_a_sentence(make: Callable[[], object], sentence: str) -> None:

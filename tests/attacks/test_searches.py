@@ -257,9 +257,9 @@ def test_a_head_without_a_boundary_is_left_alone() -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: InputSearch("l2:1", steps=0), "steps is 0"),
-        (lambda: InputSearch("l2:1", lr=0.0), "lr 0.0"),
-        (lambda: InputSearch("l2:1", regulariser=-1.0), "regulariser is -1.0"),
+        (lambda: InputSearch("l2:1", steps=0), "steps of InputSearch is 0"),
+        (lambda: InputSearch("l2:1", lr=0.0), "lr of InputSearch is 0.0"),
+        (lambda: InputSearch("l2:1", regulariser=-1.0), "regulariser of InputSearch is -1.0"),
         (lambda: InputSearch("rotation:1"), "unknown norm 'rotation'"),
         (lambda: search_inputs(linear_model(nn.Flatten(), 4), (), InputSearch("l2:1"), eps=[]), "no eps"),
         (lambda: search_inputs(linear_model(nn.Flatten(), 4), (), InputSearch("linf:1"), eps=[8]), "8/255"),

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from shiftproof.runs.subject import Subject, usual_certifiers
 from torch import Tensor, nn
 
 import shiftproof as sp
@@ -23,7 +24,6 @@ from shiftproof.execution.tables import hash_table
 from shiftproof.perturbations.deformation import as_ball
 from shiftproof.runs.audit import audit, plan_audit
 from shiftproof.runs.plan import EFFORTS, Wanted, fitting_plan, parse_budget
-from shiftproof.runs.subject import Subject, usual_certifiers
 
 MODULE = importlib.import_module("shiftproof.runs.audit")
 PLAN = importlib.import_module("shiftproof.runs.plan")

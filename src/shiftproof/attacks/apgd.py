@@ -5,21 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from shiftproof.attacks.ascent import direction, project_inside, swift
-from shiftproof.attacks.attack import ATTACKS
+from shiftproof.attacks.contract import ATTACKS, Attack
 from shiftproof.attacks.losses import LOSSES, LossName, Seen, look, margin, towards
 from shiftproof.attacks.pgd import Best, drawn
 from shiftproof.attacks.rows import take_rows, where_rows
 from shiftproof.attacks.sparse_apgd import Sparse, sparse_climb
 from shiftproof.attacks.victim import Victim
-from shiftproof.errors import UnknownName, UsageError
-from shiftproof.perturbations.threat import Norm, ThreatOption, as_threat, random_start
+from shiftproof.perturbations.threat import Norm, ThreatOption, random_start
 from shiftproof.types import Natural, Positive
 
 __all__ = ["APGD", "checkpoints"]
@@ -38,7 +36,7 @@ _RISING = 0.75
     cost="restarts x (steps + 1) forward, restarts x steps backward a sample, times targets if there are any",
 )
 @dataclass(frozen=True)
-class APGD:
+class APGD(Attack):
     """Gradient ascent with momentum; a step is halved, and the best point taken up again, where the loss stops rising.
 
     With `targets` = k, it goes towards each of the k most likely other classes in turn, instead of away from the label.
@@ -54,14 +52,6 @@ class APGD:
     targets: Natural = 0
     clip: bool = True
     early_exit: bool = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threat", as_threat(self.threat))
-        if self.loss not in get_args(LossName):
-            raise UnknownName("loss", str(self.loss), get_args(LossName))
-        for name, least in {"steps": 1, "restarts": 1, "targets": 0}.items():
-            if getattr(self, name) < least:
-                raise UsageError(f"{name} is {getattr(self, name)!r}; it should be at least {least}")
 
     @property
     def passes(self) -> int:

@@ -1,33 +1,32 @@
-"""The contract of an attack, and `sp.attack`: the boring and dangerous parts, done once for all of them."""
+"""`sp.attack`: the boring and dangerous parts of an attack, done once for all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypedDict, TypeVar, Unpack, overload, runtime_checkable
+from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from shiftproof.attacks.result import CHANGED, AttackResult, Found
-from shiftproof.attacks.victim import Base, Smoothed, Victim, frozen, max_batch_size
-from shiftproof.catalogue import Catalogue
+from shiftproof.attacks.contract import ATTACKS, Attack, as_attack
+from shiftproof.attacks.result import AttackResult, Found
+from shiftproof.attacks.victim import Base, Smoothed, Victim, frozen
 from shiftproof.domains import Domain, Domains, as_domains
-from shiftproof.errors import ConformanceError, DataError, ModelError, UsageError
+from shiftproof.errors import DataError, ModelError, UsageError
 from shiftproof.execution import Mode, progress_bar, run_shards
 from shiftproof.models.outputs import logits_of
-from shiftproof.perturbations.deformation import Ball
 from shiftproof.perturbations.noise import Noise, as_noise
-from shiftproof.perturbations.threat import Threat, inside, size
+from shiftproof.perturbations.threat import Ball, Threat
 from shiftproof.rng import checked_seed, torch_generator
 
 __all__ = [
     "ATTACKS",
     "Attack",
     "AttackResult",
-    "Judging",
     "as_attack",
     "as_victim",
     "attack",
@@ -41,51 +40,6 @@ __all__ = [
 ]
 
 Data = Domain | Domains | tuple[Tensor, Tensor]
-T = TypeVar("T")
-
-
-class Attack(Protocol):
-    """A frozen dataclass that looks for the worst input within a ball around each sample."""
-
-    @property
-    def threat(self) -> Ball:
-        """The ball, unless the caller asks for other radii: a `Threat`, or the `Deformation` of a `Judging` attack."""
-
-    @property
-    def clip(self) -> bool:
-        """Whether attacked inputs stay in [0, 1]."""
-
-    @property
-    def early_exit(self) -> bool:
-        """Whether a sample is left alone as soon as it is misclassified."""
-
-    @property
-    def passes(self) -> int:
-        """Scores that are computed for one sample, at most."""
-
-    def run(
-        self, victim: Victim, inputs: Tensor, labels: Tensor, eps: Tensor, generators: Sequence[torch.Generator]
-    ) -> Tensor:
-        """Attacked inputs (N x ...) within the radii `eps` (N) in the threat's norm.
-
-        Randomness of a sample comes from its own generator, so that no sample depends on the others.
-        """
-
-
-@runtime_checkable
-class Judging(Protocol):
-    """An attack that changes something else than pixels, and so asks the victim itself what it makes of that."""
-
-    def how(self, victim: Victim) -> str:
-        """What the victim is given, as a part of a sentence."""
-
-    def overturn(
-        self, victim: Victim, inputs: Tensor, labels: Tensor, eps: Tensor, generators: Sequence[torch.Generator]
-    ) -> Found:
-        """As `run`, with answers and distances."""
-
-
-ATTACKS: Catalogue[Attack] = Catalogue("attack", "shiftproof.attacks")
 
 
 class _Options(TypedDict, total=False):
@@ -136,7 +90,7 @@ def attack(
     >>> result.robust_accuracy <= result.clean_accuracy
     True
     """
-    if isinstance(attack, type | str) or not hasattr(attack, "run"):
+    if not isinstance(attack, Attack):
         raise UsageError(f"the attack is {attack!r}; it should be an object such as PGD(Threat('linf', 8 / 255))")
     several = isinstance(eps, Sequence | np.ndarray)
     asked: list[float] = list(eps) if several else [attack.threat.eps if eps is None else eps]  # type: ignore[arg-type,list-item]
@@ -176,7 +130,6 @@ def attack_samples(
     """One result a budget, from the smallest to the largest, for samples that were checked already."""
     clean = victim.answers(inputs)
     best = Found.nothing(inputs, clean)
-    how = attack.how(victim) if isinstance(attack, Judging) else CHANGED
     results = []
     for eps in budgets:
         # an attack that may stop early has no use for samples that a smaller budget has overturned
@@ -197,7 +150,7 @@ def attack_samples(
             attack.threat.at(eps),
             victim.classifier,
             _array(best.parameters.double()) if best.parameters.shape[1] else None,
-            how,
+            attack.how(victim),
         )
         results.append(one)
     return results
@@ -214,12 +167,10 @@ def overturn(
     seed: int = 0,
 ) -> Found:
     """What an attack finds within each sample's own of the `radii` (N), and what the victim answers to it."""
-    if isinstance(attack, Judging):
-        parts = _in_batches(attack.overturn, victim, inputs, labels, attack, radii, ids, seed)
-        return Found.joined(parts) if parts else Found.nothing(inputs, labels)
-    crafted = craft(victim, inputs, labels, attack, radii=radii, ids=ids, seed=seed)
-    distance = size(crafted - inputs, _pixels(attack).norm)
-    return Found(crafted, victim.answers(crafted), distance, inputs.new_zeros(len(inputs), 0))
+    with _attackable(victim, inputs, labels, attack, radii, ids, seed) as generators:
+        if not len(inputs):
+            return Found.nothing(inputs, labels)
+        return attack.overturn(victim, inputs, labels, radii.to(inputs), generators)
 
 
 def craft(
@@ -236,14 +187,12 @@ def craft(
 
     Draws depend on the seed and a sample's id alone. Nothing is judged: ask the victim for its answers.
     """
-    if isinstance(attack, Judging):
-        return overturn(victim, inputs, labels, attack, radii=radii, ids=ids, seed=seed).inputs
-    attacked = _in_batches(attack.run, victim, inputs, labels, attack, radii, ids, seed)
-    return torch.cat(attacked).detach() if attacked else inputs.clone()
+    with _attackable(victim, inputs, labels, attack, radii, ids, seed) as generators:
+        return attack.run_in_batches(victim, inputs, labels, radii.to(inputs), generators)
 
 
-def _in_batches(
-    pursue: Callable[..., T],
+@contextmanager
+def _attackable(
     victim: Victim,
     inputs: Tensor,
     labels: Tensor,
@@ -251,36 +200,16 @@ def _in_batches(
     radii: Tensor,
     ids: Sequence[str] | NDArray[np.object_],
     seed: int,
-) -> list[T]:
-    """What a method of the attack makes of as many samples at a time as there is room for."""
+) -> Iterator[list[torch.Generator]]:
+    """Check what is attacked; inside the block the model is frozen and gradients are on. Gives a generator a sample."""
     if not len(inputs) == len(labels) == len(radii) == len(ids):
         raise UsageError(f"{len(inputs)} inputs, {len(labels)} labels, {len(radii)} radii, {len(ids)} ids do not match")
     if not bool((radii.isfinite() & (radii >= 0)).all()):
         raise UsageError("a radius is negative or not finite; there is no ball to attack in")
     if attack.clip and len(inputs) and not 0 <= float(inputs.min()) <= float(inputs.max()) <= 1:
         raise UsageError("inputs leave [0, 1], to which the attack clips; use clip=False for inputs that are no images")
-    parts = []
     with frozen(victim.model), torch.inference_mode(False), torch.enable_grad():
-        for rows in torch.split(torch.arange(len(inputs)), max_batch_size(tuple(inputs.shape[1:]), victim.passes)):
-            here, eps = inputs[rows].detach().clone(), radii[rows].to(inputs)
-            generators = [torch_generator(seed, "attack", str(ids[row])) for row in rows.tolist()]
-            found = pursue(victim, here, labels[rows], eps, generators)
-            if isinstance(found, Tensor):
-                _check_outcome(attack, here, found.detach(), eps)
-            parts.append(found)
-    return parts
-
-
-def as_attack(value: Any) -> Attack:
-    """An attack from a study file: a mapping with its name and options, or an attack."""
-    if hasattr(value, "run") and not isinstance(value, type):
-        return value  # type: ignore[no-any-return]
-    if isinstance(value, str):
-        return ATTACKS.create(value)
-    if isinstance(value, Mapping):
-        options = {"name": "pgd", **value}
-        return ATTACKS.create(str(options.pop("name")), options)
-    raise UsageError(f"the attack is {value!r}; write {{name: pgd, threat: linf:8/255}}")
+        yield [torch_generator(seed, "attack", str(one)) for one in ids]
 
 
 def as_victim(model: nn.Module, smoothed: Noise | None, samples: int, votes: int, seed: int) -> Base | Smoothed:
@@ -348,25 +277,6 @@ class _Shards:
         kept = None if self.keep_inputs else 0
         # as arrays: torch sends tensors through shared memory, of which a machine may have little
         yield [replace(one, inputs=one.inputs[:kept].numpy()) for one in results]  # type: ignore[arg-type]
-
-
-def _check_outcome(attack: Attack, inputs: Tensor, attacked: Tensor, eps: Tensor) -> None:
-    name, norm = type(attack).__name__, _pixels(attack).norm
-    if attacked.shape != inputs.shape:
-        raise ConformanceError(f"{name} made {tuple(attacked.shape)} out of inputs of shape {tuple(inputs.shape)}")
-    outside = ~inside(attacked - inputs, norm, eps)
-    if bool(outside.any()):
-        worst = float(size(attacked - inputs, norm)[outside][0])
-        raise ConformanceError(f"{name} went {worst:g} from a sample, in {norm}; {float(eps[outside][0]):g} is allowed")
-    if attack.clip and not bool(((attacked >= 0) & (attacked <= 1)).all()):
-        raise ConformanceError(f"{name} left [0, 1], although it clips")
-
-
-def _pixels(attack: Attack) -> Threat:
-    if not isinstance(attack.threat, Threat):
-        name = type(attack).__name__
-        raise ConformanceError(f"{name} is no attack on pixels ({attack.threat}); it needs the methods of `Judging`")
-    return attack.threat
 
 
 def one_domain(data: Any) -> Domain:

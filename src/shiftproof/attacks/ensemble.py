@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from shiftproof.attacks.apgd import APGD
 from shiftproof.attacks.ascent import swift
-from shiftproof.attacks.attack import ATTACKS, Attack
+from shiftproof.attacks.contract import ATTACKS, Attack
 from shiftproof.attacks.inner_logits import inner_logits
 from shiftproof.attacks.losses import look, margin
 from shiftproof.attacks.pgd import Best
 from shiftproof.attacks.square import Square
 from shiftproof.attacks.victim import Victim
-from shiftproof.errors import UnknownName, UsageError
-from shiftproof.perturbations.threat import ThreatOption, as_threat
+from shiftproof.perturbations.threat import ThreatOption
 from shiftproof.types import Finding, Positive
 
 __all__ = ["Ensemble", "Traced"]
@@ -42,7 +41,7 @@ class Traced:
     cost="(steps + 1) x (1 + targets) + queries forward, steps x (1 + targets) backward a sample that withstands",
 )
 @dataclass(frozen=True)
-class Ensemble:
+class Ensemble(Attack):
     """APGD on the cross-entropy, APGD towards other classes, then Square: only what withstands one meets the next.
 
     `targets` other classes are tried, or all if there are fewer; with two classes APGD on the margin takes that turn.
@@ -59,14 +58,6 @@ class Ensemble:
     clip: bool = True
 
     early_exit: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threat", as_threat(self.threat))
-        if self.version not in get_args(Version):
-            raise UnknownName("version", str(self.version), get_args(Version))
-        for name in ("steps", "targets", "queries"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} is {getattr(self, name)!r}; it should be at least 1")
 
     @property
     def passes(self) -> int:

@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from shiftproof.attacks.ascent import direction
-from shiftproof.attacks.attack import ATTACKS, Attack, Data, attack_samples, check_eps, check_victim, one_domain
+from shiftproof.attacks.attack import Data, attack_samples, check_eps, check_victim, one_domain
+from shiftproof.attacks.contract import ATTACKS, Attack
 from shiftproof.attacks.pgd import Best, in_range
 from shiftproof.attacks.representation import adversarial_representation, class_distance, linear_head, mean_of, share_of
 from shiftproof.attacks.victim import Base, Victim, frozen, max_batch_size
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.execution import Mode, progress_bar
 from shiftproof.models.gradients import gradient_copy
-from shiftproof.perturbations.deformation import Ball
-from shiftproof.perturbations.threat import ThreatOption, as_threat, project
+from shiftproof.perturbations.threat import Ball, ThreatOption, project
 from shiftproof.rng import checked_seed
 from shiftproof.types import Estimate, FloatArray, IntArray, NonNegative, Positive
 
@@ -37,7 +37,7 @@ __all__ = ["InputSearch", "Searched", "search_inputs", "search_samples"]
     needs="a SplitModel with a head of one linear layer",
 )
 @dataclass(frozen=True)
-class InputSearch:
+class InputSearch(Attack):
     """Gradient descent from an input towards one whose representation is the nearest that another class wins.
 
     Minimises the l1 distance to that representation, which is `margin` of the way beyond the boundary, plus
@@ -53,15 +53,6 @@ class InputSearch:
     margin: NonNegative = 0.1
     clip: bool = True
     early_exit: bool = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threat", as_threat(self.threat))
-        if self.steps < 1 or not 0 < self.lr < math.inf:
-            raise UsageError(f"steps is {self.steps} and lr {self.lr!r}; at least 1 and a number above 0 are needed")
-        if not (0 <= self.regulariser < math.inf and 0 <= self.margin < math.inf):
-            raise UsageError(
-                f"regulariser is {self.regulariser!r} and margin {self.margin!r}; they should be 0 or more"
-            )
 
     @property
     def passes(self) -> int:

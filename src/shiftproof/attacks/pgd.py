@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, get_args
+from typing import Annotated
 
 import torch
-from annotated_types import Ge, Interval
+from annotated_types import Interval
 from torch import Tensor
 
 from shiftproof.attacks.ascent import Rule, in_range, step_inside, swift, usual_step, weaknesses
-from shiftproof.attacks.attack import ATTACKS
+from shiftproof.attacks.contract import ATTACKS, Attack
 from shiftproof.attacks.losses import LOSSES, Losses, LossName, look
 from shiftproof.attacks.victim import Victim
-from shiftproof.errors import UnknownName, UsageError
-from shiftproof.perturbations.threat import Norm, ThreatOption, as_threat, random_start, random_surface
-from shiftproof.types import Finding, Positive
+from shiftproof.errors import UsageError
+from shiftproof.perturbations.threat import Norm, ThreatOption, random_start, random_surface
+from shiftproof.types import Finding, Natural, Positive
 
 __all__ = ["PGD", "Best", "drawn", "in_range"]
 
@@ -30,7 +30,7 @@ Objective = LossName | Losses
     cost="restarts x (steps + 1) + directions forward, restarts x steps backward a sample",
 )
 @dataclass(frozen=True)
-class PGD:
+class PGD(Attack):
     """Projected gradient ascent on a loss; the best point on the way is kept: misclassified, then of highest loss.
 
     A step is 2.5 eps / `steps` long, in l1 three times that, unless `step` says otherwise. `rule`: "steepest" for the
@@ -49,25 +49,15 @@ class PGD:
     rule: Rule = "steepest"
     random_start: bool = True
     loss: Objective = "ce"
-    directions: Annotated[int, Ge(0)] = 0
+    directions: Natural = 0
     clip: bool = True
     early_exit: bool = False
     restarts: Positive = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "threat", as_threat(self.threat))
-        if self.steps < 1 or self.directions < 0:
-            raise UsageError(f"steps is {self.steps} and directions {self.directions}; at least 1 and 0 are needed")
-        if self.restarts < 1:
-            raise UsageError(f"restarts is {self.restarts}; it should be at least 1")
+        super().__post_init__()
         if self.restarts > 1 and not self.random_start:
             raise UsageError(f"{self.restarts} restarts without a random start are all the same; use random_start=True")
-        if self.step is not None and not 0 < self.step < math.inf:
-            raise UsageError(f"step is {self.step!r}; it should be a finite number above 0")
-        if self.rule not in get_args(Rule):
-            raise UnknownName("rule", str(self.rule), get_args(Rule))
-        if not callable(self.loss) and self.loss not in LOSSES:
-            raise UnknownName("loss", str(self.loss), LOSSES)
 
     @property
     def reach(self) -> float:

@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shiftproof.perturbations.deformation import Ball
+from shiftproof.perturbations.threat import Ball
 from shiftproof.types import FloatArray, IntArray
 
-__all__ = ["AttackResult", "Found"]
+__all__ = ["CHANGED", "AttackResult", "Found"]
 
 CHANGED = "inputs are handed in changed"
 """How most attacks reach a classifier."""

@@ -6,21 +6,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
+from annotated_types import Interval
 from torch import Tensor
 
-from shiftproof.attacks.attack import ATTACKS
+from shiftproof.attacks.contract import ATTACKS, Attack, batches
 from shiftproof.attacks.losses import margin
 from shiftproof.attacks.pgd import Best
 from shiftproof.attacks.result import Found
 from shiftproof.attacks.victim import Smoothed, Victim, max_batch_size
-from shiftproof.errors import ModelError, UsageError
-from shiftproof.perturbations.deformation import Deformation, DeformationOption, as_deformation
+from shiftproof.errors import ModelError
+from shiftproof.perturbations.deformation import Deformation, DeformationOption
 from shiftproof.rng import numpy_generator
-from shiftproof.types import FloatArray, Natural, Positive
+from shiftproof.types import MOST, FloatArray, Natural
 
 __all__ = ["INSIDE", "OUTSIDE", "Spatial"]
 
@@ -45,7 +46,7 @@ _TOGETHER = 10
     needs="images, and a deformation for a threat",
 )
 @dataclass(frozen=True)
-class Spatial:
+class Spatial(Attack):
     """The worst of a grid of deformations within the threat, then of finer ones around it: `Spatial("rotation:0.3")`.
 
     The grid has about `grid` points: an even line with both ends, rings, or in more than two dimensions fixed
@@ -57,16 +58,11 @@ class Spatial:
     """
 
     threat: DeformationOption
-    grid: Positive = 40
+    grid: Annotated[int, Interval(ge=2, le=MOST)] = 40
     rounds: Natural = 6
     early_exit: bool = True
 
     clip: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threat", as_deformation(self.threat))
-        if self.grid < 2 or self.rounds < 0:
-            raise UsageError(f"grid is {self.grid} and rounds {self.rounds}; at least 2 and 0 are needed")
 
     @property
     def passes(self) -> int:
@@ -85,15 +81,22 @@ class Spatial:
         self, victim: Victim, inputs: Tensor, labels: Tensor, eps: Tensor, generators: Sequence[torch.Generator]
     ) -> Tensor:
         """The images deformed by what was found."""
-        return self.overturn(victim, inputs, labels, eps, generators).inputs
+        return self._deformed(inputs, self.worst(victim, inputs, labels, eps))
 
     def overturn(
         self, victim: Victim, inputs: Tensor, labels: Tensor, eps: Tensor, generators: Sequence[torch.Generator]
     ) -> Found:
         """The worst deformations found, and what the victim answers to them."""
-        parameters = self.worst(victim, inputs, labels, eps)
+        parts = [self._judged(victim, inputs[rows], labels[rows], eps[rows]) for rows in batches(inputs, victim)]
+        return Found.joined(parts)
+
+    def _deformed(self, inputs: Tensor, parameters: Tensor) -> Tensor:
         with torch.no_grad():
-            deformed = self.threat.apply(inputs, parameters)
+            return self.threat.apply(inputs, parameters)
+
+    def _judged(self, victim: Victim, inputs: Tensor, labels: Tensor, eps: Tensor) -> Found:
+        parameters = self.worst(victim, inputs, labels, eps)
+        deformed = self._deformed(inputs, parameters)
         if _inside(victim, self.threat):
             counts = victim.counts(inputs, parameters.double().cpu().numpy())  # type: ignore[attr-defined]
             answers = torch.from_numpy(counts.argmax(1)).to(inputs.device)

@@ -13,11 +13,11 @@ from annotated_types import Interval
 from torch import Tensor
 
 from shiftproof.attacks.ascent import in_range, project_inside, swift
-from shiftproof.attacks.attack import ATTACKS
+from shiftproof.attacks.contract import ATTACKS, Attack
 from shiftproof.attacks.losses import look, margin
 from shiftproof.attacks.victim import Victim
 from shiftproof.errors import UsageError
-from shiftproof.perturbations.threat import Norm, ThreatOption, as_threat, project
+from shiftproof.perturbations.threat import Norm, ThreatOption, project
 from shiftproof.types import Positive
 
 __all__ = ["Square", "window_size"]
@@ -35,7 +35,7 @@ _PLACES = 6
 
 @ATTACKS.register("square", paper="Andriushchenko et al. 2020", cost="queries forward a sample")
 @dataclass(frozen=True)
-class Square:
+class Square(Attack):
     """Random windows of an image are changed to the edge of the ball, and kept if the margin shrinks; no gradients.
 
     Windows cover a part `p` of the image at first, and less and less. In linf all pixels of a window move by eps, up or
@@ -48,13 +48,6 @@ class Square:
     p: Annotated[float, Interval(gt=0, le=1)] = 0.8
     clip: bool = True
     early_exit: bool = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threat", as_threat(self.threat))
-        if self.queries < 1:
-            raise UsageError(f"queries is {self.queries!r}; it should be at least 1")
-        if not 0 < self.p <= 1:
-            raise UsageError(f"p is {self.p!r}; it should be above 0 and at most 1, the part of an image in a window")
 
     @property
     def passes(self) -> int:

@@ -115,7 +115,7 @@ def _under_attack(
 
 
 def _reach(attack: Attack) -> Iterator[Finding]:
-    findings = list(attack.findings()) if hasattr(attack, "findings") else []
+    findings = list(attack.findings())
     yield from findings
     if not findings:
         yield Finding("pass", "attack-reach", f"{type(attack).__name__} names nothing that keeps it from its ball")

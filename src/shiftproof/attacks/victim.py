@@ -113,7 +113,7 @@ class Smoothed:
         `shifts` (N x size) are added to the noise, which for one that deforms is inside its interpolation.
         """
         shape, count = tuple(inputs.shape[1:]), self.samples
-        parameters = _parameters(self.noise, shape, count, self.seed).to(inputs.device)  # type: ignore[arg-type]
+        parameters = _parameters(self.noise, shape, count, self.seed).to(inputs.device)
         parameters = parameters.repeat(len(inputs), 1)
         if shifts is not None:
             parameters = parameters + shifts.to(parameters).repeat_interleave(count, 0)

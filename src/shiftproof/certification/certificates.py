@@ -20,7 +20,7 @@ from shiftproof.certification.sampling.budget import EXACT_N, STOPPED, Levels, b
 from shiftproof.errors import DataError, UsageError
 from shiftproof.execution import parse_json, write_atomically
 from shiftproof.execution.tables import hash_table
-from shiftproof.perturbations.noise import Noise, as_noise, as_record
+from shiftproof.perturbations.noise import Noise, as_noise
 from shiftproof.types import FloatArray, IntArray
 
 __all__ = ["ABSTAIN", "COLUMNS", "Certificates", "Votes", "certified_rows"]
@@ -183,7 +183,7 @@ class Certificates:
         """Write everything to a Parquet file, in one atomic step."""
         facts = {name: getattr(self, name) for name in _FACT_NAMES}
         facts["levels"] = None if self.levels is None else vars(self.levels)
-        facts["noise"] = None if self.noise is None else as_record(self.noise)
+        facts["noise"] = None if self.noise is None else self.noise.to_config()
         table = pa.table({name: pa.array(getattr(self, name)) for name in COLUMNS})
         buffer, text = io.BytesIO(), json.dumps(facts).encode()
         notes = {_FACTS: text, _SEAL: hash_table(table, text).encode()}

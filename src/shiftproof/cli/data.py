@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from shiftproof.cli.options import AsJson, say, show_json, show_table
+from shiftproof.cli.options import AsJson
+from shiftproof.cli.show import say, show_json, show_table
 
 __all__ = ["app"]
 

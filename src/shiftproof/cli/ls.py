@@ -6,7 +6,8 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from shiftproof.cli.options import AsJson, say, show_json, show_table
+from shiftproof.cli.options import AsJson
+from shiftproof.cli.show import say, show_json, show_table
 
 __all__ = ["command"]
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from shiftproof.cli.options import AsJson, show_json
+from shiftproof.cli.options import AsJson
+from shiftproof.cli.show import show_json
 
 __all__ = ["command"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from shiftproof.domains.domain import Domain, Domains
 from shiftproof.domains.images import Directory, FileInputs, dimensions
 from shiftproof.domains.index import LAYOUT, Index, Row, index_of_manifest, index_of_tree
-from shiftproof.domains.registry import DOMAINS
+from shiftproof.domains.registry import DOMAINS, DataSet
 from shiftproof.errors import DataError, DataNotFound
 from shiftproof.types import Side
 
@@ -20,7 +20,7 @@ __all__ = ["Folder", "domains_of_files"]
 
 @DOMAINS.register("folder", content="your images: folder:PATH")
 @dataclass(frozen=True)
-class Folder:
+class Folder(DataSet):
     """Your own images: root/domain/class/image, or a CSV manifest.
 
     `size` (pixels, or height and width) is needed when images differ in size; `channels` is 1 or 3.

@@ -13,7 +13,7 @@ import numpy as np
 from shiftproof.domains.domain import Domains
 from shiftproof.domains.folder import domains_of_files
 from shiftproof.domains.index import SPLITS, Index, Row, torn_groups
-from shiftproof.domains.registry import DOMAINS
+from shiftproof.domains.registry import DOMAINS, DataSet
 from shiftproof.errors import DataError, DataNotFound, UnknownName, UsageError
 from shiftproof.types import Side
 
@@ -26,7 +26,7 @@ UNLABELLED = -1
 
 @DOMAINS.register("hf", content="images of the Hugging Face hub: hf:NAME, or hf:PATH of a saved data set")
 @dataclass(frozen=True)
-class HuggingFace:
+class HuggingFace(DataSet):
     """Images of the Hugging Face hub, or of a folder that its library wrote.
 
     `image`, `label`, `domain` and `group` are columns. Image and label are found by their kind (Image, ClassLabel) if

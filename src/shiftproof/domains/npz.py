@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.domains.domain import Domain, Domains
-from shiftproof.domains.registry import DOMAINS, find_file
+from shiftproof.domains.registry import DOMAINS, DataSet, find_file
 from shiftproof.errors import DataError
 from shiftproof.execution.archives import unpacked_size
 from shiftproof.types import IntArray
@@ -56,7 +56,7 @@ def read_images(path: Path) -> tuple[NDArray[np.uint8], IntArray, list[str]]:
     return images, labels, splits
 
 
-class Npz:
+class Npz(DataSet):
     """A data set of one domain in one npz file; subclasses say which."""
 
     name: str

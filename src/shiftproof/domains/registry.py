@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
-from shiftproof.catalogue import Catalogue
+from shiftproof.catalogue import Catalogue, Method
 from shiftproof.domains.domain import Domains
 from shiftproof.domains.registries import command_for
 from shiftproof.errors import DataNotFound, UnknownName, UsageError
@@ -15,17 +16,32 @@ from shiftproof.errors import DataNotFound, UnknownName, UsageError
 __all__ = ["DOMAINS", "PREFIXED", "DataSet", "data_folder", "data_set", "find_file", "load_domains", "look_for"]
 
 
-@runtime_checkable
-class DataSet(Protocol):
-    """A data set that can be loaded; it needs all of `files` from the data folder ("a.zip or a": either will do)."""
+class DataSet(Method, ABC):
+    """A data set that can be loaded: a frozen dataclass of its options."""
+
+    files: ClassVar[tuple[str, ...]] = ()
+    """What it needs from the data folder, all of them ("a.zip or a": either will do)."""
 
     @property
-    def files(self) -> tuple[str, ...]: ...
+    def source(self) -> str:
+        """How it is named on the command line: pacs, folder:PATH, hf:NAME."""
+        return f"{self.name}:{self.to_plain_options()['path']}" if self.name in PREFIXED else self.name
 
-    def load(self) -> Domains: ...
+    def to_plain_options(self) -> dict[str, Any]:
+        """Its options in a form that fits into JSON."""
+        return {key: value for key, value in super().to_config().items() if key != "name"}
+
+    def to_config(self) -> dict[str, Any]:
+        """Its name on the command line and its other options, from which `data_set` makes it again."""
+        options = self.to_plain_options()
+        return {"name": self.source, **{k: v for k, v in options.items() if k != "path" or self.name not in PREFIXED}}
+
+    @abstractmethod
+    def load(self) -> Domains:
+        """Its domains; large images may be decoded later, when they are asked for."""
 
 
-DOMAINS: Catalogue[DataSet] = Catalogue("data set", "shiftproof.domains")
+DOMAINS: Catalogue[DataSet] = Catalogue("data set", "shiftproof.domains", base=DataSet)
 PREFIXED = ("folder", "hf")
 """Kinds of data that are named with what follows: folder:PATH, hf:NAME."""
 

@@ -11,7 +11,7 @@ from shiftproof.certification import Certificates
 from shiftproof.certification.certificates import COLUMNS
 from shiftproof.certification.sampling.budget import Levels
 from shiftproof.evidence.measurement import Column, Measurement
-from shiftproof.perturbations.noise import NOISES, as_noise, as_record, label
+from shiftproof.perturbations.noise import NOISES, as_noise, label
 
 __all__ = ["CERTIFICATE", "certificate_columns", "certificate_facts", "certificates_in"]
 
@@ -53,7 +53,7 @@ def certificate_facts(certificates: Certificates) -> dict[str, Any]:
         "votes": certificates.samples,
         "passes": certificates.passes,
         "noise": None if noise is None else label(noise),
-        "noise_options": as_record(noise) if noise is not None and known else None,
+        "noise_options": noise.to_config() if noise is not None and known else None,
         "levels": None if levels is None else dict(vars(levels)),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Annotated, Any, Protocol, get_args
+from typing import Annotated, Any, get_args
 
 import numpy as np
 from pydantic import PlainValidator
@@ -13,8 +13,7 @@ from torch import Tensor
 
 from shiftproof.errors import UnknownName, UsageError
 from shiftproof.perturbations.noise import NOISES, Noise
-from shiftproof.perturbations.threat import LARGEST_EPS, Norm, Threat, as_threat, parse_eps, project, size
-from shiftproof.types import TextValue
+from shiftproof.perturbations.threat import LARGEST_EPS, Ball, Norm, Threat, as_threat, parse_eps, project, size
 
 __all__ = ["Ball", "Deformation", "DeformationOption", "as_ball", "as_deformation", "deformations"]
 
@@ -22,35 +21,8 @@ _SCALE = 0.5
 """Of the noise that lends its deformation: any will do, and every noise takes this one."""
 
 
-class Ball(Protocol):
-    """What an attack may do and how far: a `Threat` (pixels) or a `Deformation` (parameters)."""
-
-    @property
-    def kind(self) -> str:
-        """What is limited: the norm of a change, or a deformation."""
-
-    @property
-    def norm(self) -> str:
-        """In which `eps` is measured."""
-
-    @property
-    def units(self) -> str:
-        """Of `eps`."""
-
-    @property
-    def eps(self) -> float:
-        """How far."""
-
-    @property
-    def spec(self) -> str:
-        """The text from which it can be made again."""
-
-    def at(self, eps: float) -> Ball:
-        """The same with another size."""
-
-
 @dataclass(frozen=True)
-class Deformation(TextValue):
+class Deformation(Ball):
     """Every deformation of a kind whose parameters have a norm of at most `eps`, by one interpolation of the image.
 
     Kinds, norms and units are those of the noises that deform: `rotation` (radians), `translation` (half image sizes),
@@ -145,8 +117,7 @@ class Deformation(TextValue):
 
 def deformations() -> list[str]:
     """The names of all kinds."""
-    # a fact of the class, whatever the scale
-    return [entry.name for entry in NOISES if getattr(entry.cls, "additive", None) is False]
+    return [entry.name for entry in NOISES if not entry.cls.additive]
 
 
 def as_deformation(value: object) -> Deformation:

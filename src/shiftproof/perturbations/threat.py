@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from shiftproof.types import TextValue
 
 __all__ = [
     "LARGEST_EPS",
+    "Ball",
     "Norm",
     "Threat",
     "ThreatOption",
@@ -40,8 +42,36 @@ LARGEST_EPS = 1e18
 """What float32 can add and square."""
 
 
+class Ball(TextValue):
+    """Base of what an adversary may do and how far: a `Threat` (pixels) or a `Deformation` (parameters)."""
+
+    # fields of some and properties of others; a property that exists at run time would become the field's default
+    if TYPE_CHECKING:
+
+        @property
+        def kind(self) -> str:
+            """What is limited: the norm of a change, or a deformation."""
+
+        @property
+        def norm(self) -> str:
+            """In which `eps` is measured."""
+
+        @property
+        def eps(self) -> float:
+            """How far."""
+
+    @property
+    @abstractmethod
+    def units(self) -> str:
+        """Of `eps`."""
+
+    @abstractmethod
+    def at(self, eps: float) -> Ball:
+        """The same with another size."""
+
+
 @dataclass(frozen=True)
-class Threat(TextValue):
+class Threat(Ball):
     """Every change of an input whose norm is at most `eps`; for images, in pixel values in [0, 1].
 
     >>> Threat.parse("linf:8/255")
@@ -116,7 +146,7 @@ def as_threat(value: object) -> Threat:
         return value
     if isinstance(value, str):
         return Threat.parse(value)
-    if hasattr(value, "parameters"):
+    if isinstance(value, Ball):
         raise UsageError(f"this attack changes pixels (l2, linf, l1); for {value} use spatial (--attack spatial)")
     raise UsageError(f"the threat is {value!r}; write one as 'linf:8/255' or Threat('linf', 8 / 255)")
 

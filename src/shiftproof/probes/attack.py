@@ -14,8 +14,7 @@ from pydantic import PlainValidator
 from torch import Tensor, nn
 
 from shiftproof.attacks import Base, Smoothed
-from shiftproof.attacks.attack import Judging, as_attack, as_victim, attack_samples, check_eps, check_size, check_victim
-from shiftproof.attacks.result import CHANGED
+from shiftproof.attacks.attack import as_attack, as_victim, attack_samples, check_eps, check_size, check_victim
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
 from shiftproof.evidence import Column
@@ -67,9 +66,7 @@ class Attack(Probe):
     votes: Positive = 1_000
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "attack", as_attack(self.attack))
-        object.__setattr__(self, "eps", as_sizes(self.eps))
-        object.__setattr__(self, "smoothed", _noise_or_none(self.smoothed))
+        super().__post_init__()
         for eps in self.budgets:
             check_eps(self.attack.threat.at(eps))
         if max(self.budgets) == 0:
@@ -101,7 +98,7 @@ class Attack(Probe):
         threat = self.attack.threat
         # how many votes judged the attack: few can miss a majority
         judged = {} if self.smoothed is None else {"noise": label(self.smoothed), "votes": self.votes}
-        how = self.attack.how(self._victim(task.model, task.seed)) if isinstance(self.attack, Judging) else CHANGED
+        how = self.attack.how(self._victim(task.model, task.seed))
         facts = {
             "threat": threat.kind,
             "norm": threat.norm,
@@ -157,7 +154,7 @@ class Attack(Probe):
         said = set()
         for eps in self.budgets:
             within: Any = replace(self.attack, threat=self.attack.threat.at(eps))
-            for finding in within.findings() if eps > 0 and hasattr(within, "findings") else ():
+            for finding in within.findings() if eps > 0 else ():
                 if finding.message not in said:
                     yield finding
                 said.add(finding.message)

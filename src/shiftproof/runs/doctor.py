@@ -63,7 +63,7 @@ def _folders() -> Iterator[Finding]:
 
     folder = data_folder()
     sets = [entry for entry in DOMAINS if getattr(entry.cls, "files", ())]
-    here = [entry.name for entry in sets if all(look_for(file) for file in entry.cls.files)]  # type: ignore[attr-defined]
+    here = [entry.name for entry in sets if all(look_for(file) for file in entry.cls.files)]
     if "SHIFTPROOF_DATA" in os.environ and not folder.is_dir():
         yield Finding("warn", "data", f"SHIFTPROOF_DATA names {folder}, which is not a folder")
     else:

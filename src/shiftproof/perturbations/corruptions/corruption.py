@@ -65,4 +65,4 @@ class Corruption(Method, ABC):
         """The images (N x C x H x W, float32 in [0, 1]), each with its row of `words` (N x size); not clipped yet."""
 
 
-CORRUPTIONS: Catalogue[Corruption] = Catalogue("corruption", "shiftproof.perturbations.corruptions")
+CORRUPTIONS: Catalogue[Corruption] = Catalogue("corruption", "shiftproof.perturbations.corruptions", base=Corruption)

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from shiftproof.perturbations.noise.noise import NOISES, Noise, NoiseOption, as_noise, as_record, draw, label
+from shiftproof.perturbations.noise.noise import NOISES, Noise, NoiseOption, as_noise, draw, label
 
-__all__ = ["NOISES", "Noise", "NoiseOption", "as_noise", "as_record", "draw", "label"]
+__all__ = ["NOISES", "Noise", "NoiseOption", "as_noise", "draw", "label"]
 
 
 def __getattr__(name: str) -> Any:

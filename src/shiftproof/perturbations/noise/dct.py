@@ -31,11 +31,6 @@ class DCT(Normal):
     units: ClassVar[str] = "amplitudes in half image sizes"
     additive: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.k, int) or self.k < 1:
-            raise UsageError(f"k is {self.k!r}; it should be a whole number of at least 1")
-
     @property
     def claim(self) -> str:
         """Against which deformations the prediction holds."""

@@ -2,56 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Protocol, runtime_checkable
+import math
+from abc import ABC, abstractmethod
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Interval
 from pydantic import PlainValidator
 from torch import Tensor
 
-from shiftproof.catalogue import Catalogue, options_of
-from shiftproof.errors import UsageError
+from shiftproof.catalogue import Catalogue, Method
 from shiftproof.types import FloatArray
 
-__all__ = ["NOISES", "Law", "Noise", "NoiseOption", "as_noise", "as_record", "draw", "label"]
+__all__ = ["NOISES", "Law", "Noise", "NoiseOption", "Scale", "as_noise", "draw", "label"]
 
 Law = Literal["normal", "uniform"]
+Scale = Annotated[float, Interval(gt=0, lt=math.inf)]
+"""The scale of a noise: a finite number above 0."""
 
 
-@runtime_checkable
-class Noise(Protocol):
-    """A frozen dataclass of the scale of a noise; votes under it certify a radius in its norm and units."""
+class Noise(Method, ABC):
+    """Base of all noises: a frozen dataclass whose first option is a scale; votes under it certify a radius.
+
+    Unless a noise says otherwise, its draws are normal and added to the input. One that deforms images sets `additive`
+    to False and has its own `size`, `apply` and `claim`.
+    """
+
+    law: ClassVar[Law] = "normal"
+    """Standard draws are normal with variance 1, or uniform between -1 and 1."""
+    additive: ClassVar[bool] = True
+    """Whether the noise is added to the input itself; otherwise it moves the parameters of a deformation."""
 
     @property
-    def law(self) -> Law:
-        """Standard draws are normal with variance 1, or uniform between -1 and 1."""
-
-    @property
+    @abstractmethod
     def norm(self) -> str:
         """In which the radius is measured."""
 
     @property
+    @abstractmethod
     def units(self) -> str:
         """Of the radius."""
 
     @property
-    def additive(self) -> bool:
-        """Whether the noise is added to the input itself; otherwise it moves the parameters of a deformation."""
-
-    @property
+    @abstractmethod
     def scale(self) -> float:
         """How much of a parameter one unit of a standard draw is."""
 
-    @property
-    def claim(self) -> str:
-        """Against what the prediction holds, as a part of a sentence."""
-
-    def size(self, shape: tuple[int, ...]) -> int:
-        """How many numbers are drawn for one input of this shape."""
-
-    def apply(self, images: Tensor, parameters: Tensor) -> Tensor:
-        """Each of N images (or one for all) with its row of `parameters` (N x size), which are scaled already."""
-
+    @abstractmethod
     def radius(self, miss: FloatArray, rival: FloatArray) -> FloatArray:
         """The radius below which the vote keeps its class; 0 or less where nothing can be said.
 
@@ -59,8 +56,29 @@ class Noise(Protocol):
         Small probabilities, so that a vote near 1 loses no digits.
         """
 
+    @property
+    def claim(self) -> str:
+        """Against what the prediction holds, as a part of a sentence."""
+        return f"every change of the input whose {self.norm} norm ({self.units}) is below the radius"
 
-NOISES: Catalogue[Noise] = Catalogue("noise", "shiftproof.perturbations.noise")
+    def size(self, shape: tuple[int, ...]) -> int:
+        """How many numbers are drawn for one input of this shape."""
+        return math.prod(shape)
+
+    def apply(self, images: Tensor, parameters: Tensor) -> Tensor:
+        """Each of N images (or one for all) with its row of `parameters` (N x size), which are scaled already.
+
+        Nothing is clipped.
+        """
+        return images + parameters.to(images).reshape(-1, *images.shape[1:])
+
+
+NOISES: Catalogue[Noise] = Catalogue(
+    "noise",
+    "shiftproof.perturbations.noise",
+    base=Noise,
+    example="'rotation:0.5' or {name: rotation, sigma: 0.5}",
+)
 
 
 def draw(noise: Noise, shape: tuple[int, ...], count: int, generator: np.random.Generator) -> FloatArray:
@@ -76,27 +94,10 @@ def as_noise(value: object) -> Noise:
     Rotation(sigma=0.5)
     >>> as_noise({"name": "dct", "sigma": 0.1, "k": 3})
     DCT(sigma=0.1, k=3)
-    """
-    if isinstance(value, Noise) and not isinstance(value, type):
-        return value
-    if isinstance(value, str):
-        name, given, first = value.partition(":")
-        if not given:
-            return NOISES.create(name)
-        return NOISES.create(name, {next(iter(NOISES[name].options), "value"): first})
-    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-        return NOISES.create(value["name"], {key: option for key, option in value.items() if key != "name"})
-    seen = f"the class {value.__name__}" if isinstance(value, type) else repr(value)
-    raise UsageError(f"{seen} is no noise; write one as 'rotation:0.5' or {{name: rotation, sigma: 0.5}}")
-
-
-def as_record(noise: Noise) -> dict[str, Any]:
-    """The mapping from which `as_noise` makes the noise again; it fits into JSON.
-
-    >>> as_record(as_noise("rotation:0.5"))
+    >>> as_noise("rotation:0.5").to_config()
     {'name': 'rotation', 'sigma': 0.5}
     """
-    return {"name": NOISES.name_of(noise), **{option: getattr(noise, option) for option in options_of(type(noise))}}
+    return NOISES.make(value)
 
 
 def label(noise: Noise) -> str:
@@ -105,9 +106,9 @@ def label(noise: Noise) -> str:
     >>> label(as_noise("scaling:0.5"))
     'scaling 0.5'
     """
-    record = as_record(noise)
-    options = [key if value is True else str(value) for key, value in record.items() if key != "name" and value]
-    return " ".join([record["name"], *options])
+    config = noise.to_config()
+    options = [key if value is True else str(value) for key, value in config.items() if key != "name" and value]
+    return " ".join([config["name"], *options])
 
 
 NoiseOption = Annotated[Noise, PlainValidator(as_noise)]

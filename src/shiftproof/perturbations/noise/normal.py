@@ -3,24 +3,21 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shiftproof.perturbations.noise.noise import Law
-from shiftproof.perturbations.noise.radii import check_scale, normal_radius
+from shiftproof.perturbations.noise.noise import Law, Noise, Scale
+from shiftproof.perturbations.noise.radii import normal_radius
 from shiftproof.types import FloatArray
 
 __all__ = ["Normal"]
 
 
 @dataclass(frozen=True)
-class Normal:
+class Normal(Noise):
     """Independent normal parameters of standard deviation `sigma`; they certify an L2 radius."""
 
-    sigma: float
+    sigma: Scale
 
     law: ClassVar[Law] = "normal"
     norm: ClassVar[str] = "l2"
-
-    def __post_init__(self) -> None:
-        check_scale("sigma", self.sigma)
 
     @property
     def scale(self) -> float:

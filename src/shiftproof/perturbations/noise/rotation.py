@@ -2,14 +2,15 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from shiftproof.perturbations.noise.noise import NOISES, Law
-from shiftproof.perturbations.noise.radii import ONCE, check_scale, check_shape, margin
+from shiftproof.perturbations.noise.noise import NOISES, Law, Noise
+from shiftproof.perturbations.noise.radii import ONCE, check_shape, margin
 from shiftproof.perturbations.warp import turned
 from shiftproof.types import FloatArray
 
@@ -18,22 +19,19 @@ __all__ = ["Rotation"]
 
 @NOISES.register("rotation", paper="Alfarra et al. 2022", radius="angle", parameters="1")
 @dataclass(frozen=True)
-class Rotation:
+class Rotation(Noise):
     """Rotation about the centre by an angle that is uniform within `sigma` half turns to either side.
 
     The parameter is the angle in radians, counter-clockwise. Angles live on a circle: a wide noise overlaps itself from
     behind, so that a modest majority certifies every angle (for sigma .9, above .611).
     """
 
-    sigma: float
+    sigma: Annotated[float, Interval(gt=0, le=1)]
 
     law: ClassVar[Law] = "uniform"
     norm: ClassVar[str] = "angle"
     units: ClassVar[str] = "radians"
     additive: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        check_scale("sigma", self.sigma, most=1, hint=", which is a half turn to either side")
 
     @property
     def scale(self) -> float:

@@ -1,15 +1,15 @@
 """Scaling by a uniform factor."""
 
-import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
+from annotated_types import Interval
 from torch import Tensor
 
 from shiftproof.errors import UsageError
-from shiftproof.perturbations.noise.noise import NOISES, Law
-from shiftproof.perturbations.noise.radii import NOT_ADDED, ONCE, check_scale, check_shape, margin
+from shiftproof.perturbations.noise.noise import NOISES, Law, Noise
+from shiftproof.perturbations.noise.radii import NOT_ADDED, ONCE, check_shape, margin
 from shiftproof.perturbations.warp import affine_warp
 from shiftproof.types import FloatArray
 
@@ -20,21 +20,21 @@ _MOST = 10.0
 
 @NOISES.register("scaling", paper="Alfarra et al. 2022", radius="change of the factor, or of its log", parameters="1")
 @dataclass(frozen=True)
-class Scaling:
+class Scaling(Noise):
     """Scaling about the centre by 1 + s, or by exp(s) if `log`, with s uniform between -`sigma` and `sigma`.
 
     Pixels are read farther out by the factor, so that a positive s shrinks the content. Factors exp(s) compose: their
     logs add. Factors 1 + s do not: twice 1.5 is 2.25, not 2.
     """
 
-    sigma: float
+    sigma: Annotated[float, Interval(gt=0, le=_MOST)]
     log: bool = False
 
     law: ClassVar[Law] = "uniform"
     additive: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_scale("sigma", self.sigma, most=_MOST if self.log else math.inf)
+        super().__post_init__()
         if not self.log and self.sigma >= 1:
             raise UsageError(f"sigma is {self.sigma!r}; it should be above 0 and below 1, unless log is true")
 

@@ -1,15 +1,13 @@
 """Uniform noise on the input."""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
-from shiftproof.perturbations.noise.noise import NOISES, Law
-from shiftproof.perturbations.noise.radii import check_scale, margin
+from shiftproof.perturbations.noise.noise import NOISES, Law, Noise, Scale
+from shiftproof.perturbations.noise.radii import margin
 from shiftproof.types import FloatArray
 
 __all__ = ["Uniform"]
@@ -17,36 +15,19 @@ __all__ = ["Uniform"]
 
 @NOISES.register("uniform", paper="Lee et al. 2019", radius="l1", parameters="one per number of the input")
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(Noise):
     """Uniform noise between -`width` and `width`, added to every number of the input; certifies an L1 radius."""
 
-    width: float
+    width: Scale
 
     law: ClassVar[Law] = "uniform"
     norm: ClassVar[str] = "l1"
     units: ClassVar[str] = "pixel values in [0, 1]"
-    additive: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_scale("width", self.width)
 
     @property
     def scale(self) -> float:
         """The width."""
         return self.width
-
-    @property
-    def claim(self) -> str:
-        """Against which changes the prediction holds."""
-        return f"every change of the input whose l1 norm ({self.units}) is below the radius"
-
-    def size(self, shape: tuple[int, ...]) -> int:
-        """One number for each of the input's."""
-        return math.prod(shape)
-
-    def apply(self, images: Tensor, parameters: Tensor) -> Tensor:
-        """The inputs with the noise added; nothing is clipped."""
-        return images + parameters.to(images).reshape(-1, *images.shape[1:])
 
     def radius(self, miss: FloatArray, rival: FloatArray) -> FloatArray:
         """Width times the margin: total variation is at most the L1 norm over twice the width."""
