@@ -14,7 +14,7 @@ from torch import nn
 from shiftproof.certification import CERTIFIERS, certify
 from shiftproof.domains import Domain, Domains, load_domains
 from shiftproof.errors import ModelError, StudyError, UnknownName, UsageError
-from shiftproof.models import Architecture, SplitModel, build_model, load_model, save_model
+from shiftproof.models import NetworkBlueprint, SplitModel, build_model, load_model, save_model
 from shiftproof.models.lipschitz import MaxMin, RowL1Linear, RowL2Linear, frozen
 from shiftproof.models.networks.heads import Head
 from shiftproof.rng import seeded_globals
@@ -82,13 +82,13 @@ def test_the_usual_head_begins_with_the_bits_it_always_had() -> None:
 def test_an_architecture_comes_back_from_json() -> None:
     model = build_model("cnn", COLORED, gray=True, width=4, head="row-l2", head_layers=3, head_bound=2.0)
     record = json.loads(json.dumps(model.architecture.as_dict()))  # type: ignore[union-attr]
-    assert Architecture.from_dict(record) == model.architecture
+    assert NetworkBlueprint.from_dict(record) == model.architecture
     assert record["head"] == {"head": "row-l2", "head_layers": 3, "head_width": 256, "head_bound": 2.0}
     with pytest.raises(ModelError, match=r"is damaged at architecture.head.head"):
-        Architecture.from_dict({**record, "head": {"head": "round"}})
+        NetworkBlueprint.from_dict({**record, "head": {"head": "round"}})
     # files that were written before there were heads to choose
     del record["head"]
-    assert Architecture.from_dict(record).head == Head()
+    assert NetworkBlueprint.from_dict(record).head == Head()
 
 
 @pytest.mark.parametrize(

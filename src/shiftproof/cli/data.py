@@ -82,7 +82,7 @@ def _rows() -> list[dict[str, Any]]:
     from shiftproof.domains.registry import PREFIXED, look_for
 
     sets = [
-        (entry.name, tuple(getattr(entry.cls, "files", ())), entry.metadata.get("content", ""))
+        (entry.name, entry.cls.files, entry.metadata.get("content", ""))
         for entry in DOMAINS
         if entry.name not in PREFIXED
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -71,10 +71,11 @@ def _like(model: nn.Module) -> Domain:
 
     from shiftproof.domains import Domain
     from shiftproof.errors import UsageError
+    from shiftproof.models import blueprint_of
     from shiftproof.rng import numpy_generator
 
-    built: Any = getattr(model, "architecture", None)
-    if not hasattr(built, "shape"):
+    built = blueprint_of(model)
+    if built is None:
         raise UsageError("the model does not say what inputs it takes: give --data")
     images = numpy_generator(0, "explain").integers(0, 256, (2, *built.shape)).astype(np.uint8)
     return Domain.from_arrays("samples", images, [0, 1], [str(c) for c in range(built.classes)])

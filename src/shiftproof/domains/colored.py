@@ -56,8 +56,6 @@ def other_colour(inputs: Tensor) -> Tensor:
 class ColoredDigits(DataSet):
     """Embedded digits, coloured so that colour predicts the label in two domains and betrays it in the third."""
 
-    files = ()
-
     def load(self) -> Domains:
         """Build the three environments; always the same."""
         images, digits = embedded_digits()

@@ -25,8 +25,6 @@ def embedded_digits() -> tuple[NDArray[np.float32], IntArray]:
 class Digits(DataSet):
     """Handwritten digits, 8x8, one domain."""
 
-    files = ()
-
     def load(self) -> Domains:
         """Read them from scikit-learn."""
         images, digits = embedded_digits()

@@ -30,7 +30,10 @@ class Folder(DataSet):
     size: Side | tuple[Side, Side] | None = None
     channels: Literal[1, 3] | None = None
 
-    files = ()
+    @property
+    def source(self) -> str:
+        """As it is typed."""
+        return f"folder:{self.path}"
 
     def index(self) -> Index:
         """Find the images without opening them."""
@@ -44,7 +47,7 @@ class Folder(DataSet):
 
     def load(self) -> Domains:
         """Find the images; decode them when they are asked for."""
-        return domains_of_files(f"folder:{self.path}", self.index(), self.size, self.channels)
+        return domains_of_files(self.source, self.index(), self.size, self.channels)
 
 
 def domains_of_files(

@@ -17,28 +17,25 @@ __all__ = ["DOMAINS", "PREFIXED", "DataSet", "data_folder", "data_set", "find_fi
 
 
 class DataSet(Method, ABC):
-    """A data set that can be loaded: a frozen dataclass of its options."""
+    """A data set that can be loaded: a frozen dataclass of options."""
 
     files: ClassVar[tuple[str, ...]] = ()
-    """What it needs from the data folder, all of them ("a.zip or a": either will do)."""
-
-    @property
-    def source(self) -> str:
-        """How it is named on the command line: pacs, folder:PATH, hf:NAME."""
-        return f"{self.name}:{self.to_plain_options()['path']}" if self.name in PREFIXED else self.name
-
-    def to_plain_options(self) -> dict[str, Any]:
-        """Its options in a form that fits into JSON."""
-        return {key: value for key, value in super().to_config().items() if key != "name"}
-
-    def to_config(self) -> dict[str, Any]:
-        """Its name on the command line and its other options, from which `data_set` makes it again."""
-        options = self.to_plain_options()
-        return {"name": self.source, **{k: v for k, v in options.items() if k != "path" or self.name not in PREFIXED}}
+    """What it needs from the data folder, all of it ("a.zip or a": either will do)."""
 
     @abstractmethod
     def load(self) -> Domains:
-        """Its domains; large images may be decoded later, when they are asked for."""
+        """Its domains; large ones are decoded when they are asked for."""
+
+    @property
+    def source(self) -> str:
+        """How it is named on the command line, behind --data."""
+        return self.name
+
+    def to_config(self) -> dict[str, Any]:
+        """How it is named, and the options that are not in the name, from which `data_set` makes it again."""
+        options = super().to_config()
+        path = {"path"} if options["name"] in PREFIXED else set()
+        return {**{key: value for key, value in options.items() if key not in path}, "name": self.source}
 
 
 DOMAINS: Catalogue[DataSet] = Catalogue("data set", "shiftproof.domains", base=DataSet)

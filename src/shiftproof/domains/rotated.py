@@ -26,8 +26,6 @@ ANGLES = (0, 15, 30, 45, 60, 75)
 class RotatedDigits(DataSet):
     """Embedded digits, turned by 0 to 75 degrees in six domains."""
 
-    files = ()
-
     def load(self) -> Domains:
         """Build the six domains; always the same."""
         images, digits = embedded_digits()
