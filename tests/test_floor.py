@@ -1,5 +1,6 @@
 """errors, types, rng, catalogue."""
 
+import importlib
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ import torch
 
 from shiftproof import rng
 from shiftproof.attacks.attack import ATTACKS
-from shiftproof.catalogue import Catalogue
+from shiftproof.catalogue import Catalogue, Method
 from shiftproof.certification import CERTIFIERS
 from shiftproof.domains.registry import DOMAINS
 from shiftproof.errors import UnknownName, UsageError
@@ -39,6 +40,17 @@ def test_torch_generator_fills_the_whole_state() -> None:
     twister.state = state
     drawn = torch.empty(1000, dtype=torch.int32).random_(generator=rng.torch_generator(0, "x"))
     assert np.array_equal(drawn.numpy(), (twister.random_raw(1000) & 0x7FFFFFFF).astype(np.int32))
+
+
+@pytest.mark.parametrize("catalogue", [ATTACKS, CORRUPTIONS, NOISES], ids=lambda catalogue: catalogue.kind)
+def test_packages_name_what_is_registered_in_them(catalogue: Catalogue[object]) -> None:
+    own = [entry for entry in catalogue if entry.cls.__module__.startswith("shiftproof.")]
+    assert own
+    for entry in own:
+        package = importlib.import_module(entry.cls.__module__.rpartition(".")[0])
+        assert entry.cls.__name__ in package.__all__
+        assert getattr(package, entry.cls.__name__) is entry.cls
+        assert issubclass(entry.cls, catalogue.base)
 
 
 def test_seeded_globals_leave_no_trace() -> None:
@@ -122,6 +134,16 @@ def test_groups_of_entry_points_are_those_that_contributors_are_told() -> None:
     catalogues = (ATTACKS, CERTIFIERS, CORRUPTIONS, DOMAINS, MODELS, NOISES, OBJECTIVES, PROBES)
     told = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
     assert [one.group for one in catalogues if f"`{one.group}`" not in told] == []
+
+
+@pytest.mark.parametrize("catalogue", [CERTIFIERS, MODELS, OBJECTIVES], ids=lambda one: one.kind)
+def test_packages_name_their_members_so_that_editors_see_them(catalogue: Catalogue[Method]) -> None:
+    package = importlib.import_module(catalogue._package)
+    own = [entry.cls for entry in catalogue if entry.cls.__module__.startswith("shiftproof.")]
+    assert own
+    assert [cls.__name__ for cls in own if cls.__name__ not in package.__all__] == []
+    assert all(vars(package)[cls.__name__] is cls for cls in own)
+    assert "__getattr__" not in vars(package)
 
 
 def test_a_class_defined_again_replaces_itself() -> None:

@@ -106,6 +106,10 @@ class Catalogue(Generic[T]):
         self._discover()
         return iter(sorted(self._entries.values(), key=lambda entry: entry.name))
 
+    def loaded(self) -> list[Entry[T]]:
+        """What is registered so far, in that order; nothing more is imported for it."""
+        return list(self._entries.values())
+
     def create(self, name: str, options: Mapping[str, Any] | None = None) -> T:
         """Build the method called `name`; unknown and missing options get a sentence."""
         entry = self[name]

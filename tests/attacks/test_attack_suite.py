@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import shiftproof as sp
 from shiftproof.attacks import ATTACKS, Attack, Base, Smoothed, craft
 from shiftproof.attacks.apgd import APGD, checkpoints
-from shiftproof.attacks.ascent import swift
+from shiftproof.attacks.ascent import fast_copy
 from shiftproof.attacks.ensemble import Ensemble
 from shiftproof.attacks.losses import LOSSES, TARGETED, towards
 from shiftproof.attacks.pgd import PGD
@@ -360,12 +360,12 @@ def test_the_copy_that_is_attacked_says_what_the_model_says(trained: tuple[nn.Mo
     model, domain = trained
     inputs, _ = domain.tensors()
     with frozen(model), torch.no_grad():
-        quick = swift(Base(model), inputs)
+        quick = fast_copy(Base(model), inputs)
         assert quick.model is not model
         assert torch.allclose(quick.scores(inputs), Base(model).scores(inputs), atol=1e-4)
         assert next(model.parameters()).is_contiguous()
     vote = Smoothed(model, as_noise("gaussian:0.1"))
-    assert swift(vote, inputs) is vote
+    assert fast_copy(vote, inputs) is vote
 
 
 def test_a_network_that_takes_views_is_attacked_as_it_is() -> None:

@@ -43,7 +43,7 @@ def test_the_names_of_the_design_are_there() -> None:
     assert {name for name in NAMES if kept[name] == "robust-source-validation"} == set(ADVERSARIAL)
 
 
-class _Cheat(sp.objectives.ERM):  # type: ignore[misc, name-defined]
+class _Cheat(sp.objectives.ERM):
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         return Loss(self.total(model, batch))
 

@@ -1,20 +1,30 @@
 """The worst inside a ball: attacks on classifiers, smoothed ones included. `sp.attacks.PGD`."""
 
-from typing import Any
-
-from shiftproof.attacks.attack import ATTACKS, Attack, attack, craft, overturn
-from shiftproof.attacks.input_search import search_inputs
+from shiftproof.attacks.apgd import APGD
+from shiftproof.attacks.attack import attack, craft, overturn
+from shiftproof.attacks.contract import ATTACKS, Attack
+from shiftproof.attacks.ensemble import Ensemble
+from shiftproof.attacks.input_search import InputSearch, search_inputs
+from shiftproof.attacks.pgd import PGD
 from shiftproof.attacks.representation import adversarial_representation
 from shiftproof.attacks.result import AttackResult, Found
+from shiftproof.attacks.spatial import Spatial
+from shiftproof.attacks.square import Square
 from shiftproof.attacks.victim import Base, Smoothed, Victim
 
 __all__ = [
+    "APGD",
     "ATTACKS",
+    "PGD",
     "Attack",
     "AttackResult",
     "Base",
+    "Ensemble",
     "Found",
+    "InputSearch",
     "Smoothed",
+    "Spatial",
+    "Square",
     "Victim",
     "adversarial_representation",
     "attack",
@@ -22,11 +32,3 @@ __all__ = [
     "overturn",
     "search_inputs",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    return ATTACKS.class_named(name)
-
-
-def __dir__() -> list[str]:
-    return [*__all__, *(entry.cls.__name__ for entry in ATTACKS)]

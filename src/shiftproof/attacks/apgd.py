@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from shiftproof.attacks.ascent import direction, project_inside, swift
+from shiftproof.attacks.ascent import direction, fast_copy, project_inside
 from shiftproof.attacks.contract import ATTACKS, Attack
-from shiftproof.attacks.losses import LOSSES, LossName, Seen, look, margin, towards
-from shiftproof.attacks.pgd import Best, drawn
+from shiftproof.attacks.losses import LOSSES, Evaluation, LossName, evaluate, margin, towards
+from shiftproof.attacks.pgd import Best, draw_points
 from shiftproof.attacks.rows import take_rows, where_rows
 from shiftproof.attacks.sparse_apgd import Sparse, sparse_climb
 from shiftproof.attacks.victim import Victim
@@ -43,6 +43,9 @@ class APGD(Attack):
     `loss` is "ce", "margin" or "dlr". In l1 it adapts how many numbers a step changes, and comes from larger balls
     (`sparse_climb`). A misclassified sample is left alone, unless `early_exit` is off or the victim is judged by other
     scores.
+
+    Croce & Hein, "Reliable evaluation of adversarial robustness with an ensemble of diverse parameter-free attacks"
+    (2020, arXiv:2003.01690).
     """
 
     threat: ThreatOption
@@ -62,19 +65,19 @@ class APGD(Attack):
         self, victim: Victim, inputs: Tensor, labels: Tensor, eps: Tensor, generators: Sequence[torch.Generator]
     ) -> Tensor:
         """The worst point on the way, for every sample."""
-        victim, best = swift(victim, inputs), Best(inputs)
+        victim, best = fast_copy(victim, inputs), Best(inputs)
         others = _likely(victim, inputs, labels, self.targets) if self.targets else None
         for turn in range(self.restarts * (1 if others is None else others.shape[1])):
             rows = best.rows[~best.wrong] if self.early_exit and victim.exact else best.rows
             if not len(rows):
                 break
-            start = drawn(random_start, self.threat.norm, inputs, eps, generators, rows, self.clip)
+            start = draw_points(random_start, self.threat.norm, inputs, eps, generators, rows, self.clip)
             goals = None if others is None else others[rows, turn % others.shape[1]]
             if self.threat.norm == "l1":
                 climb = Sparse.begin(rows, inputs[rows], labels[rows], eps[rows], start, goals)
                 sparse_climb(victim, climb, self.loss, self.steps, best, self.clip, self.early_exit and victim.exact)
                 continue
-            self._climb(victim, _Climb.begun(rows, inputs[rows], labels[rows], eps[rows], start, goals), best)
+            self._climb(victim, _Climb.begin(rows, inputs[rows], labels[rows], eps[rows], start, goals), best)
         return best.points
 
     def _climb(self, victim: Victim, climb: _Climb, best: Best) -> None:
@@ -82,20 +85,20 @@ class APGD(Attack):
         for number in range(self.steps + 1):
             last = number == self.steps
             losses = LOSSES[self.loss] if climb.goals is None else towards(self.loss, climb.goals)
-            seen = look(victim, climb.points, climb.labels, losses, None if last else "steepest")
+            seen = evaluate(victim, climb.points, climb.labels, losses, None if last else "steepest")
             # losses towards one class and another can't be compared
             height = seen.losses if climb.goals is None else margin(seen.scores, climb.labels)
-            best.offer(climb.rows, climb.points, height, seen.wrong)
+            best.update(climb.rows, climb.points, height, seen.wrong)
             if last:
                 break
-            climb = climb.noted(seen)
+            climb = climb.note(seen)
             if self.early_exit and victim.exact and bool(seen.wrong.any()):
-                climb = climb.part(~seen.wrong)
+                climb = take_rows(climb, ~seen.wrong)
                 if not len(climb.rows):
                     break
             if number in ends:
-                climb, begun = climb.checked(number - begun), number
-            climb = climb.moved(self.threat.norm, self.clip, 1.0 if number == 0 else _MOMENTUM)
+                climb, begun = climb.check(number - begun), number
+            climb = climb.move(self.threat.norm, self.clip, 1.0 if number == 0 else _MOMENTUM)
 
 
 def checkpoints(steps: int) -> frozenset[int]:
@@ -141,7 +144,7 @@ class _Climb:
     checked_loss: Tensor
 
     @classmethod
-    def begun(
+    def begin(
         cls, rows: Tensor, inputs: Tensor, labels: Tensor, eps: Tensor, start: Tensor, goals: Tensor | None
     ) -> _Climb:
         none = torch.full((len(rows),), -math.inf, dtype=torch.float64, device=inputs.device)
@@ -153,11 +156,7 @@ class _Climb:
             rows, inputs, labels, eps, goals, start, start, start, step, high, count, no, start, start, none, none
         )
 
-    def part(self, chosen: Tensor) -> _Climb:
-        """The samples where `chosen` (N) is true."""
-        return take_rows(self, chosen)
-
-    def noted(self, seen: Seen) -> _Climb:
+    def note(self, seen: Evaluation) -> _Climb:
         """With what was seen at the points."""
         higher = seen.losses > self.best_loss
         return replace(
@@ -170,7 +169,7 @@ class _Climb:
             best_loss=torch.maximum(seen.losses, self.best_loss),
         )
 
-    def checked(self, steps: int) -> _Climb:
+    def check(self, steps: int) -> _Climb:
         """At a checkpoint, `steps` after the last one: from the best point on in steps of half the size, if need be."""
         stuck = ~self.halved & (self.best_loss <= self.checked_loss)
         halved = (self.rises < _RISING * steps) | stuck
@@ -186,7 +185,7 @@ class _Climb:
             checked_loss=self.best_loss,
         )
 
-    def moved(self, norm: Norm, clip: bool, momentum: float) -> _Climb:
+    def move(self, norm: Norm, clip: bool, momentum: float) -> _Climb:
         """One step on."""
 
         def back(points: Tensor) -> Tensor:

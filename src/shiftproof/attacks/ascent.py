@@ -22,12 +22,13 @@ __all__ = [
     "Rule",
     "ascend",
     "attackable",
+    "climb",
     "direction",
+    "fast_copy",
     "in_range",
     "input_gradient",
     "project_inside",
     "step_inside",
-    "swift",
     "usual_step",
     "weaknesses",
 ]
@@ -120,6 +121,37 @@ def input_gradient(points: Tensor, scores: Tensor, losses: Tensor, rule: Rule) -
     return gradient
 
 
+def climb(
+    points: Tensor,
+    steps: int,
+    evaluate: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
+    move: Callable[[Tensor, Tensor, Tensor, int], Tensor],
+    *,
+    leaves: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Take so many steps from `points` (N x ...); gives the rows that have not left on the way, and where they end.
+
+    The one loop of gradient steps that attacks, adversarial training and measurements share. The last points have not
+    been evaluated.
+
+    Args:
+        evaluate: From rows and their points to a gradient, and which of them are misclassified.
+        move: From rows, points, gradient and the number of the step, from 0, to the next points.
+        leaves: Whether samples are left alone as soon as they are misclassified.
+    """
+    rows = torch.arange(len(points), device=points.device)
+    for number in range(steps):
+        if not len(rows):
+            break
+        gradient, wrong = evaluate(rows, points)
+        if leaves and bool(wrong.any()):
+            left = ~wrong
+            rows, points, gradient = rows[left], points[left], gradient[left]
+        if len(rows):
+            points = move(rows, points, gradient, number)
+    return rows, points
+
+
 def ascend(
     scores: Callable[[Tensor], Tensor],
     losses: Callable[[Tensor], Tensor],
@@ -144,14 +176,18 @@ def ascend(
     points = inputs
     if random_start:
         points = inputs + threat.random_start(tuple(inputs.shape), generator).to(inputs)
+
+    def evaluate(rows: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+        points = points.detach().requires_grad_()
+        logits = scores(points)
+        return input_gradient(points, logits, losses(logits), rule), torch.zeros_like(rows, dtype=torch.bool)
+
+    def move(rows: Tensor, points: Tensor, gradient: Tensor, number: int) -> Tensor:
+        done = number / steps
+        return step_inside(points, inputs, gradient, length, threat.norm, threat.eps, rule=rule, done=done)
+
     with torch.enable_grad():
-        for number in range(steps):
-            points = points.clamp(0, 1).detach().requires_grad_()
-            said = scores(points)
-            gradient = input_gradient(points, said, losses(said), rule)
-            here, done = points.detach(), number / steps
-            points = step_inside(here, inputs, gradient, length, threat.norm, threat.eps, rule=rule, done=done)
-    return points.clamp(0, 1).detach()
+        return climb(points.clamp(0, 1).detach(), steps, evaluate, move)[1].clamp(0, 1).detach()
 
 
 def weaknesses(threat: Threat, steps: int, step: float | None, rule: Rule) -> Iterator[Finding]:
@@ -185,7 +221,7 @@ def attackable(model: nn.Module, inputs: Tensor, precision: Precision = "f32") -
         yield scores
 
 
-def swift(victim: Victim, inputs: Tensor) -> Victim:
+def fast_copy(victim: Victim, inputs: Tensor) -> Victim:
     """The victim for many scores and gradients: a network as it is, in eval mode, becomes a copy of fewer operations.
 
     Its scores are those of the victim but for rounding; the last word is the victim's own.

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from shiftproof.attacks.contract import ATTACKS, Attack, as_attack
 from shiftproof.attacks.result import AttackResult, Found
 from shiftproof.attacks.victim import Base, Smoothed, Victim, frozen
-from shiftproof.domains import Domain, Domains, as_domains
+from shiftproof.domains import Domain, Domains, one_domain
 from shiftproof.errors import DataError, ModelError, UsageError
 from shiftproof.execution import Mode, progress_bar, run_shards
 from shiftproof.models.outputs import logits_of
@@ -35,7 +35,6 @@ __all__ = [
     "check_size",
     "check_victim",
     "craft",
-    "one_domain",
     "overturn",
 ]
 
@@ -101,7 +100,7 @@ def attack(
         check_eps(threat)
     if workers < 1:
         raise UsageError(f"workers is {workers}; it should be at least 1")
-    domain, victim = one_domain(data), as_victim(model, smoothed, samples, votes, checked_seed(seed))
+    domain, victim = one_domain(data, "attack"), as_victim(model, smoothed, samples, votes, checked_seed(seed))
     domain.inputs.prepare()
     check_victim(victim, domain)
     budgets = sorted({threat.eps for threat in threats})
@@ -277,17 +276,6 @@ class _Shards:
         kept = None if self.keep_inputs else 0
         # as arrays: torch sends tensors through shared memory, of which a machine may have little
         yield [replace(one, inputs=one.inputs[:kept].numpy()) for one in results]  # type: ignore[arg-type]
-
-
-def one_domain(data: Any) -> Domain:
-    """The domain that is meant by a domain, a data set of one, or a pair (inputs, labels)."""
-    if isinstance(data, Domain):
-        return data
-    if isinstance(data, Domains) and len(data) > 1:
-        raise UsageError(f"attack one domain at a time: {', '.join(data.names)}")
-    if not isinstance(data, Domains) and isinstance(data, tuple | list) and len(data) == 2 and len(data[0]) == 0:
-        raise UsageError("there are no samples to attack")
-    return next(iter(as_domains(data)))
 
 
 def _array(values: Tensor) -> NDArray[Any]:

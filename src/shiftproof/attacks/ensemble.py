@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from shiftproof.attacks.apgd import APGD
-from shiftproof.attacks.ascent import swift
+from shiftproof.attacks.ascent import fast_copy
 from shiftproof.attacks.contract import ATTACKS, Attack
 from shiftproof.attacks.inner_logits import inner_logits
-from shiftproof.attacks.losses import look, margin
+from shiftproof.attacks.losses import evaluate, margin
 from shiftproof.attacks.pgd import Best
 from shiftproof.attacks.square import Square
 from shiftproof.attacks.victim import Victim
@@ -24,7 +24,7 @@ __all__ = ["Ensemble", "Traced"]
 
 Version = Literal["standard", "white-box"]
 _USUAL = {"steps": 50, "queries": 500}
-"""With less than this, it is a look rather than an attack."""
+"""With less than this, it is a glance rather than an attack."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +48,9 @@ class Ensemble(Attack):
     `version` "white-box" leaves out Square, which is there for models whose gradients mislead. A vote is judged by
     noise that no attack has seen, so that there all members attack all samples. Where outputs are made of other
     logits inside the model (clipped, rounded, squashed), those are attacked as well before Square has its turn.
+
+    After Croce & Hein, "Reliable evaluation of adversarial robustness with an ensemble of diverse parameter-free
+    attacks" (2020, arXiv:2003.01690), without their minimal-norm attack.
     """
 
     threat: ThreatOption
@@ -107,7 +110,7 @@ class Ensemble(Attack):
         self, victim: Victim, inputs: Tensor, labels: Tensor, eps: Tensor, generators: Sequence[torch.Generator]
     ) -> Traced:
         """The same as `run`, and who overturned which sample."""
-        quick, best, by = swift(victim, inputs), Best(inputs), [""] * len(inputs)
+        quick, best, by = fast_copy(victim, inputs), Best(inputs), [""] * len(inputs)
         with torch.no_grad():
             classes = quick.scores(inputs[:1]).shape[1]
             hidden = inner_logits(quick, inputs)
@@ -117,10 +120,10 @@ class Ensemble(Attack):
                 break
             mine = [generators[row] for row in rows.tolist()]
             points = member.run(target, inputs[rows], labels[rows], eps[rows], mine)
-            seen = look(quick, points, labels[rows], margin, None)
+            seen = evaluate(quick, points, labels[rows], margin, None)
             # the copy that was attacked may round otherwise than the victim, whose answer counts
             wrong = victim.answers(points) != labels[rows] if victim.exact else seen.wrong
             for row in rows[wrong & ~best.wrong[rows]].tolist():
                 by[row] = name
-            best.offer(rows, points, seen.losses, wrong)
+            best.update(rows, points, seen.losses, wrong)
         return Traced(best.points, tuple(by))

@@ -14,12 +14,13 @@ from annotated_types import Interval
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from shiftproof.attacks.ascent import direction
-from shiftproof.attacks.attack import Data, attack_samples, check_eps, check_victim, one_domain
+from shiftproof.attacks.ascent import climb, direction
+from shiftproof.attacks.attack import Data, attack_samples, check_eps, check_victim
 from shiftproof.attacks.contract import ATTACKS, Attack
 from shiftproof.attacks.pgd import Best, in_range
 from shiftproof.attacks.representation import adversarial_representation, class_distance, linear_head, mean_of, share_of
 from shiftproof.attacks.victim import Base, Victim, frozen, max_batch_size
+from shiftproof.domains import one_domain
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.execution import Mode, progress_bar
 from shiftproof.models.gradients import gradient_copy
@@ -73,29 +74,34 @@ class InputSearch(Attack):
         found = adversarial_representation(weight, bias, start.cpu().numpy())
         aims = start + (1 + self.margin) * torch.from_numpy(found.change).to(start)
         best, rows = Best(inputs), torch.from_numpy(np.flatnonzero(found.found)).to(inputs.device)
-        points = inputs[rows]
-        for number in range(self.steps + 1):
-            if not len(rows):
-                break
-            points = points.detach().requires_grad_()
+
+        def note(some: Tensor, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            own, points = rows[some], points.detach().requires_grad_()
             with torch.enable_grad():
                 z = _encode(encoder, points).double()
-                change = (points - inputs[rows]).double()
-                losses = (aims[rows] - z).abs().sum(1) + self.regulariser * change.flatten(1).square().sum(1)
-            wrong = (z.detach() @ head[0].T + head[1]).argmax(1) != labels[rows]
-            best.offer(rows, points, -losses.detach(), wrong)
-            if number == self.steps:
-                break
+                change = (points - inputs[own]).double()
+                losses = (aims[own] - z).abs().sum(1) + self.regulariser * change.flatten(1).square().sum(1)
+            wrong = (z.detach() @ head[0].T + head[1]).argmax(1) != labels[own]
+            best.update(own, points, -losses.detach(), wrong)
+            return points, losses, wrong
+
+        def evaluate(some: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+            points, losses, wrong = note(some, points)
             (gradient,) = torch.autograd.grad(losses.sum(), points)
             if not bool(gradient.isfinite().all()):
                 raise ModelError("the gradient of a representation with respect to the input is not finite")
-            if self.early_exit:
-                left = ~wrong
-                rows, points, gradient = rows[left], points[left], gradient[left]
-            length = eps[rows].clamp(max=self.lr) * (1 - number / self.steps)
+            return gradient, wrong
+
+        def move(some: Tensor, points: Tensor, gradient: Tensor, number: int) -> Tensor:
+            own = rows[some]
+            length = eps[own].clamp(max=self.lr) * (1 - number / self.steps)
             step = length.reshape(-1, *[1] * (inputs.ndim - 1)) * direction(gradient, self.threat.norm, "steepest")
-            moved = project(points.detach() - inputs[rows] - step, self.threat.norm, eps[rows])
-            points = in_range(inputs[rows] + moved, self.clip)
+            moved = project(points - inputs[own] - step, self.threat.norm, eps[own])
+            return in_range(inputs[own] + moved, self.clip)
+
+        some, points = climb(inputs[rows], self.steps, evaluate, move, leaves=self.early_exit)
+        if len(some):
+            note(some, points)
         return best.points
 
 
@@ -180,7 +186,7 @@ def search_inputs(
     for one in asked:
         check_eps(attack.threat.at(one))
     linear_head(model)
-    domain, budgets = one_domain(data), sorted(set(asked))
+    domain, budgets = one_domain(data, "search"), sorted(set(asked))
     domain.inputs.prepare()
     check_victim(Base(model), domain)
     parts: list[list[Searched]] = []

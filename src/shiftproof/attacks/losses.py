@@ -15,7 +15,7 @@ from shiftproof.attacks.ascent import Rule, input_gradient
 from shiftproof.attacks.victim import Victim
 from shiftproof.errors import ModelError, UsageError
 
-__all__ = ["LOSSES", "TARGETED", "LossName", "Losses", "Seen", "look", "margin", "towards"]
+__all__ = ["LOSSES", "TARGETED", "Evaluation", "LossName", "Losses", "evaluate", "margin", "towards"]
 
 LossName = Literal["ce", "margin", "dlr"]
 Losses = Callable[[Tensor, Tensor], Tensor]
@@ -39,7 +39,9 @@ def margin(scores: Tensor, labels: Tensor) -> Tensor:
 def logits_ratio(scores: Tensor, labels: Tensor) -> Tensor:
     """The margin over the distance from the first to the third logit; with two classes, the margin.
 
-    No scale of the logits changes it, so that it has slopes where the cross-entropy of a sure model has none.
+    No scale of the logits changes it, so that it has slopes where the cross-entropy of a sure model has none (Croce &
+    Hein, "Reliable evaluation of adversarial robustness with an ensemble of diverse parameter-free attacks", 2020,
+    arXiv:2003.01690).
 
     >>> logits_ratio(torch.tensor([[3.0, 1.0, -1.0], [30.0, 10.0, -10.0]]), torch.tensor([0, 0]))
     tensor([-0.5000, -0.5000])
@@ -86,7 +88,7 @@ def towards(name: LossName, targets: Tensor) -> Losses:
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class Evaluation:
     """Of N points: scores (N x classes), losses (N), which are misclassified (N), the losses' gradient (N x ...).
 
     The gradient is what a step by the rule needs: but for raw steps, it is right up to a factor.
@@ -98,8 +100,8 @@ class Seen:
     gradient: Tensor
 
 
-def look(victim: Victim, points: Tensor, labels: Tensor, losses: Losses, rule: Rule | None) -> Seen:
-    """What the victim makes of points (N x ...); without a rule, there is no gradient."""
+def evaluate(victim: Victim, points: Tensor, labels: Tensor, losses: Losses, rule: Rule | None) -> Evaluation:
+    """Scores, losses, mistakes and the gradient at points (N x ...); without a rule, there is no gradient."""
     points = points.detach().requires_grad_(rule is not None)
     with torch.set_grad_enabled(rule is not None):
         scores = victim.scores(points).double()
@@ -109,7 +111,7 @@ def look(victim: Victim, points: Tensor, labels: Tensor, losses: Losses, rule: R
     if bool(values.isnan().any()):
         raise ModelError("the model returns values that are not numbers (NaN), or the loss makes such of them")
     gradient = torch.empty(0) if rule is None else _gradient(points, scores, values, rule)
-    return Seen(scores.detach(), values.detach(), scores.detach().argmax(1) != labels, gradient)
+    return Evaluation(scores.detach(), values.detach(), scores.detach().argmax(1) != labels, gradient)
 
 
 def _gradient(points: Tensor, scores: Tensor, values: Tensor, rule: Rule) -> Tensor:

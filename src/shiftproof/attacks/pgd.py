@@ -5,21 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import torch
 from annotated_types import Interval
 from torch import Tensor
 
-from shiftproof.attacks.ascent import Rule, in_range, step_inside, swift, usual_step, weaknesses
+from shiftproof.attacks.ascent import Rule, climb, fast_copy, in_range, step_inside, usual_step, weaknesses
 from shiftproof.attacks.contract import ATTACKS, Attack
-from shiftproof.attacks.losses import LOSSES, Losses, LossName, look
+from shiftproof.attacks.losses import LOSSES, Losses, LossName, evaluate
 from shiftproof.attacks.victim import Victim
 from shiftproof.errors import UsageError
 from shiftproof.perturbations.threat import Norm, ThreatOption, random_start, random_surface
 from shiftproof.types import Finding, Natural, Positive
 
-__all__ = ["PGD", "Best", "drawn", "in_range"]
+__all__ = ["PGD", "Best", "draw_points", "in_range"]
 
 Objective = LossName | Losses
 
@@ -41,6 +42,8 @@ class PGD(Attack):
 
     `steps` times `step` below eps never gets to the surface from where it starts (see `reach`), and raw steps are as
     short as the gradient: where a classifier is sure, that is next to nothing.
+
+    Madry et al., "Towards deep learning models resistant to adversarial attacks" (2018, arXiv:1706.06083).
     """
 
     threat: ThreatOption
@@ -81,7 +84,7 @@ class PGD(Attack):
         self, victim: Victim, inputs: Tensor, labels: Tensor, eps: Tensor, generators: Sequence[torch.Generator]
     ) -> Tensor:
         """The worst point on the way, for every sample."""
-        victim, best = swift(victim, inputs), Best(inputs)
+        victim, best = fast_copy(victim, inputs), Best(inputs)
         leaves = self.early_exit and victim.exact
         for _ in range(self.restarts):
             rows = best.rows[~best.wrong] if leaves else best.rows
@@ -91,9 +94,9 @@ class PGD(Attack):
             rows = best.rows[~best.wrong] if leaves else best.rows
             if not len(rows):
                 break
-            points = drawn(random_surface, self.threat.norm, inputs, eps, generators, rows, self.clip)
-            seen = look(victim, points, labels[rows], self._losses, None)
-            best.offer(rows, points, seen.losses, seen.wrong)
+            points = draw_points(random_surface, self.threat.norm, inputs, eps, generators, rows, self.clip)
+            seen = evaluate(victim, points, labels[rows], self._losses, None)
+            best.update(rows, points, seen.losses, seen.wrong)
         return best.points
 
     def _climb(
@@ -111,24 +114,25 @@ class PGD(Attack):
         length = length.reshape(-1, *[1] * (inputs.ndim - 1))
         points = inputs[rows]
         if self.random_start:
-            points = drawn(random_start, norm, inputs, eps, generators, rows, self.clip)
-        for number in range(self.steps + 1):
-            last = number == self.steps
-            rule = None if last else self.rule
-            seen = look(victim, points, labels[rows], self._losses, rule)
-            gradient = seen.gradient
-            best.offer(rows, points, seen.losses, seen.wrong)
-            if last:
-                break
-            if self.early_exit and victim.exact and bool(seen.wrong.any()):
-                left = ~seen.wrong
-                rows, points, gradient = rows[left], points[left], gradient[left]
-                if not len(rows):
-                    break
-            here, done = inputs[rows], number / self.steps
-            points = step_inside(
-                points, here, gradient, length[rows], norm, eps[rows], rule=self.rule, clip=self.clip, done=done
+            points = draw_points(random_start, norm, inputs, eps, generators, rows, self.clip)
+
+        def evaluate_at(some: Tensor, points: Tensor, rule: Rule | None) -> tuple[Tensor, Tensor]:
+            chosen = rows[some]
+            seen = evaluate(victim, points, labels[chosen], self._losses, rule)
+            best.update(chosen, points, seen.losses, seen.wrong)
+            return seen.gradient, seen.wrong
+
+        def move(some: Tensor, points: Tensor, gradient: Tensor, number: int) -> Tensor:
+            own, done = rows[some], number / self.steps
+            return step_inside(
+                points, inputs[own], gradient, length[own], norm, eps[own], rule=self.rule, clip=self.clip, done=done
             )
+
+        some, points = climb(
+            points, self.steps, partial(evaluate_at, rule=self.rule), move, leaves=self.early_exit and victim.exact
+        )
+        if len(some):
+            evaluate_at(some, points, None)
 
     @property
     def _losses(self) -> Losses:
@@ -144,7 +148,7 @@ class Best:
         self.losses = torch.full((len(inputs),), -math.inf, device=inputs.device, dtype=torch.float64)
         self.wrong = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
 
-    def offer(self, rows: Tensor, points: Tensor, losses: Tensor, wrong: Tensor) -> None:
+    def update(self, rows: Tensor, points: Tensor, losses: Tensor, wrong: Tensor) -> None:
         """Take points (of the samples `rows`) that are worse."""
         higher = (wrong == self.wrong[rows]) & (losses > self.losses[rows])
         taken = (wrong & ~self.wrong[rows]) | higher
@@ -154,7 +158,7 @@ class Best:
         self.wrong[chosen] = wrong[taken]
 
 
-def drawn(
+def draw_points(
     draw: Callable[..., Tensor],
     norm: Norm,
     inputs: Tensor,

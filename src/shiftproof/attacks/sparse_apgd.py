@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.attacks.ascent import project_inside
-from shiftproof.attacks.losses import LOSSES, LossName, Seen, look, margin, towards
+from shiftproof.attacks.losses import LOSSES, Evaluation, LossName, evaluate, margin, towards
 from shiftproof.attacks.pgd import Best
 from shiftproof.attacks.rows import take_rows, where_rows
 from shiftproof.attacks.victim import Victim
@@ -55,7 +55,7 @@ class Sparse:
         step, nonzero = torch.ones_like(none), _changed(start, inputs)
         return cls(rows, inputs, labels, eps, goals, start, start, step, nonzero, start, start, none)
 
-    def note(self, seen: Seen) -> Sparse:
+    def note(self, seen: Evaluation) -> Sparse:
         """With what was seen at the points."""
         higher = seen.losses > self.best_loss
         return replace(
@@ -95,7 +95,7 @@ class Sparse:
 def sparse_climb(
     victim: Victim, climb: Sparse, loss: LossName, steps: int, best: Best, clip: bool, leaves: bool
 ) -> None:
-    """Climb, and offer `best` the points on the way that are inside the balls that are asked for.
+    """Climb, and update `best` with the points on the way that are inside the balls that are asked for.
 
     Croce & Hein, "Mind the box: l1-APGD for sparse adversarial attacks on image classifiers" (2021, arXiv:2103.01208).
     Samples that are misclassified inside their balls are left alone if `leaves`.
@@ -104,11 +104,11 @@ def sparse_climb(
     for number in range(steps + 1):
         factor, first, end = next(stage for stage in plan if number < stage[2])
         losses = LOSSES[loss] if climb.goals is None else towards(loss, climb.goals)
-        seen = look(victim, climb.points, climb.labels, losses, None if number == steps else "steepest")
+        seen = evaluate(victim, climb.points, climb.labels, losses, None if number == steps else "steepest")
         if factor == 1:
             # losses towards one class and another can't be compared
             height = seen.losses if climb.goals is None else margin(seen.scores, climb.labels)
-            best.offer(climb.rows, climb.points, height, seen.wrong)
+            best.update(climb.rows, climb.points, height, seen.wrong)
         if number == steps:
             break
         climb = climb.note(seen)

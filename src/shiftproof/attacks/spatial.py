@@ -32,7 +32,7 @@ INSIDE = (
 OUTSIDE = "images are handed in deformed"
 
 _FINER = {1: 0.25, 2: 0.4}
-"""By how much a round of refinement narrows its look in so many dimensions; in more it looks in other directions."""
+"""By how much a round of refinement narrows the search in so many dimensions; in more it goes in other directions."""
 _FINER_ELSEWHERE = 0.7
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _TOGETHER = 10
@@ -55,6 +55,9 @@ class Spatial(Attack):
 
     The vote under a noise that deforms in the same way is attacked inside its one interpolation, where certificates
     hold; any other classifier is handed the deformed image.
+
+    Grids: Engstrom et al., "Exploring the landscape of spatial robustness" (2019, arXiv:1712.02779); deformations:
+    Alfarra et al., "DeformRS: certifying input deformations with randomized smoothing" (2022, arXiv:2107.00996).
     """
 
     threat: DeformationOption
@@ -127,7 +130,7 @@ class Spatial(Attack):
         steps: FloatArray,
         reach: float,
     ) -> None:
-        """Offer the points at `steps` (count x size) times `reach` times each radius from the best so far."""
+        """Try the points at `steps` (count x size) times `reach` times each radius from the best so far."""
         centres, moves = best.points.clone(), torch.from_numpy(steps).to(inputs) * reach
         # no gradient is kept, which leaves room for more
         fitting = max(1, 4 * max_batch_size(tuple(inputs.shape[1:]), victim.passes) // _TOGETHER)
@@ -136,13 +139,13 @@ class Spatial(Attack):
             for rows in torch.split(left, fitting) if len(left) else ():
                 points = (centres[rows][:, None] + eps[rows][:, None, None] * some).flatten(0, 1)
                 points = self.threat.project(points, eps[rows].repeat_interleave(len(some)))
-                losses, wrong = self._look(victim, inputs[rows], labels[rows], points)
+                losses, wrong = self._evaluate(victim, inputs[rows], labels[rows], points)
                 # of those that mislead the worst, else the worst of all
                 found = torch.where(wrong, losses.clamp(min=0) + 1, losses.clamp(max=0)).argmax(1, keepdim=True)
                 points = points.view(len(rows), len(some), -1)[torch.arange(len(rows)), found[:, 0]]
-                best.offer(rows, points, losses.gather(1, found)[:, 0], wrong.gather(1, found)[:, 0])
+                best.update(rows, points, losses.gather(1, found)[:, 0], wrong.gather(1, found)[:, 0])
 
-    def _look(self, victim: Victim, images: Tensor, labels: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
+    def _evaluate(self, victim: Victim, images: Tensor, labels: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
         """Margins, and which are misclassified, of N images under all of their deformations (each N x count)."""
         count = len(parameters) // len(images)
         copies, own = images.repeat_interleave(count, 0), labels.repeat_interleave(count)

@@ -12,9 +12,9 @@ import torch
 from annotated_types import Interval
 from torch import Tensor
 
-from shiftproof.attacks.ascent import in_range, project_inside, swift
+from shiftproof.attacks.ascent import fast_copy, in_range, project_inside
 from shiftproof.attacks.contract import ATTACKS, Attack
-from shiftproof.attacks.losses import look, margin
+from shiftproof.attacks.losses import evaluate, margin
 from shiftproof.attacks.victim import Victim
 from shiftproof.errors import UsageError
 from shiftproof.perturbations.threat import Norm, ThreatOption, project
@@ -41,6 +41,9 @@ class Square(Attack):
     Windows cover a part `p` of the image at first, and less and less. In linf all pixels of a window move by eps, up or
     down in each channel; in l2 and l1 a window gets some of the change of another one. Flat inputs are one row of
     pixels. A misclassified sample is left alone, unless `early_exit` is off or the victim is judged by other scores.
+
+    Andriushchenko et al., "Square attack: a query-efficient black-box adversarial attack via random search" (2020,
+    arXiv:1912.00049).
     """
 
     threat: ThreatOption
@@ -59,7 +62,7 @@ class Square(Attack):
     ) -> Tensor:
         """The point of the largest margin that was found, for every sample."""
         images = inputs.reshape(len(inputs), *_image_shape(tuple(inputs.shape[1:])))
-        victim, found, rows = swift(victim, inputs), images.clone(), torch.arange(len(inputs), device=inputs.device)
+        victim, found, rows = fast_copy(victim, inputs), images.clone(), torch.arange(len(inputs), device=inputs.device)
         start, move = _MOVES[self.threat.norm]
         radii, leaves, draws = eps.reshape(-1, 1, 1, 1), self.early_exit and victim.exact, torch.empty(0)
         kept = torch.full((len(inputs),), -math.inf, dtype=torch.float64, device=inputs.device)
@@ -76,7 +79,7 @@ class Square(Attack):
             if self.threat.norm == "l1":
                 tried = project_inside(tried - images[rows], images[rows], "l1", eps[rows], self.clip)
             tried = in_range(tried, self.clip)
-            seen = look(victim, tried.reshape(-1, *inputs.shape[1:]), labels[rows], margin, None)
+            seen = evaluate(victim, tried.reshape(-1, *inputs.shape[1:]), labels[rows], margin, None)
             taken = (seen.losses > kept[rows]) | (seen.wrong & leaves)
             found[rows[taken]], kept[rows[taken]] = tried[taken], seen.losses[taken]
             if leaves and bool(seen.wrong.any()):

@@ -19,7 +19,7 @@ from shiftproof.attacks.attack import Attack, craft
 from shiftproof.attacks.boundary_check import changed_by_rounding, jumps_at_boundary
 from shiftproof.attacks.gradient_checks import classes_without_gradient, gradient_mode_gap, gradients_inside_forward
 from shiftproof.attacks.inner_logits import inner_logits
-from shiftproof.attacks.losses import LOSSES, LossName, look
+from shiftproof.attacks.losses import LOSSES, LossName, evaluate
 from shiftproof.attacks.pgd import PGD
 from shiftproof.attacks.square import Square
 from shiftproof.attacks.victim import Base, Victim, frozen
@@ -229,7 +229,7 @@ def _zero_gradients(victim: Base, inputs: Tensor, labels: Tensor) -> Finding:
     least = _FLAT * float((best[:, 0] - best[:, 1]).nan_to_num(0, 0, 0).mean())
     with torch.inference_mode(False), torch.enable_grad():
         for name in ("ce", "margin"):
-            gradient = look(victim, inputs.detach().clone(), labels, LOSSES[name], "steepest").gradient
+            gradient = evaluate(victim, inputs.detach().clone(), labels, LOSSES[name], "steepest").gradient
             flat[name] = gradient.flatten(1).abs().amax(1) <= least
     none, of_loss = int((flat["ce"] & flat["margin"]).sum()), int(flat["ce"].sum())
     share, evidence = none / len(inputs), {"samples": len(inputs), "without gradient": none, "of the loss": of_loss}

@@ -85,7 +85,8 @@ class Smoothed:
     """The majority vote of a network under noise.
 
     Scores are logs of the softmax averaged over `samples` noisy copies; answers are the majority of `votes` others.
-    All inputs share the noise, so that nothing depends on which of them come together.
+    All inputs share the noise, so that nothing depends on which of them come together. Salman et al., "Provably robust
+    deep learning via adversarially trained smoothed classifiers" (2019, arXiv:1906.04584).
     """
 
     model: nn.Module

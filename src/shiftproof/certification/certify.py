@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from shiftproof.certification.certificates import Certificates
 from shiftproof.certification.certifier import Certifier, Job, Memory
 from shiftproof.certification.checks import check_classifier
-from shiftproof.domains import Domain, Domains, as_domains
+from shiftproof.domains import Domain, Domains, one_domain
 from shiftproof.errors import UsageError
 from shiftproof.execution import Journal, Mode
 from shiftproof.models.behaviour import behaviour_of, difference
@@ -83,7 +83,7 @@ def certify(
     check_compute(precision, backend)
     if workers < 1:
         raise UsageError(f"workers is {workers}; it should be at least 1")
-    known, domain = None if seed is None else checked_seed(seed), _one_domain(data)
+    known, domain = None if seed is None else checked_seed(seed), one_domain(data, "certify")
     domain.inputs.prepare()
     classes = check_classifier(model, domain)
     with ExitStack() as stack:
@@ -122,13 +122,3 @@ def _identity(
     if same and not difference(before["behaviour"], what["behaviour"]):
         return before
     return what | {"seed": fresh_seed() if seed is None else seed}
-
-
-def _one_domain(data: Any) -> Domain:
-    if isinstance(data, Domain):
-        return data
-    if isinstance(data, Domains) and len(data) > 1:
-        raise UsageError(f"certify one domain at a time: {', '.join(data.names)}")
-    if not isinstance(data, Domains) and isinstance(data, tuple | list) and len(data) == 2 and len(data[0]) == 0:
-        raise UsageError("there are no samples to certify")
-    return next(iter(as_domains(data)))

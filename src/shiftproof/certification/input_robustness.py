@@ -16,15 +16,18 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from torch import Tensor, nn
 
-from shiftproof.attacks.ascent import OVERSHOOT, attackable, input_gradient, step_inside
-from shiftproof.attacks.attack import Data, check_eps, check_victim, one_domain
+from shiftproof.attacks.ascent import OVERSHOOT, attackable, climb, input_gradient, step_inside
+from shiftproof.attacks.attack import Data, check_eps, check_victim
+from shiftproof.attacks.rows import where_rows
 from shiftproof.attacks.victim import Base, max_batch_size
 from shiftproof.certification.bounds.interval import InputBall, layers_of, leads
 from shiftproof.certification.bounds.representations import Parts, linear_parts
+from shiftproof.domains import one_domain
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.execution import Mode, progress_bar
 from shiftproof.models.lipschitz import frozen
 from shiftproof.models.outputs import logits_of
+from shiftproof.perturbations.norms import BETWEEN_TWO, DUALS
 from shiftproof.perturbations.threat import Threat, as_threat, project, random_start
 from shiftproof.rng import checked_seed, torch_generator
 from shiftproof.statistics import Sample, bootstrap_mean
@@ -35,9 +38,6 @@ __all__ = ["InputRobustness", "Measured", "input_robustness"]
 _ROUNDING = 1e-9
 """Of a logit, relative: far more than float64 loses."""
 _CELLS = 1 << 23
-_DUAL = {"l2": 2.0, "linf": 1.0, "l1": math.inf}
-_OF_TWO_LOGITS = {"l2": math.sqrt(2.0), "linf": 2.0, "l1": 1.0}
-"""How far the difference of two logits moves at most when all logits together move by 1 in a norm."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ def input_robustness(
     >>> bool((result.lower <= result.upper).all())
     True
     """
-    ball, domain = as_threat(threat), one_domain(data)
+    ball, domain = as_threat(threat), one_domain(data, "measure")
     check_eps(ball)
     domain.inputs.prepare()
     check_victim(Base(model), domain)
@@ -178,19 +178,23 @@ class Measured:
         norm, eps = self.threat.norm, self.threat.eps
         length = OVERSHOOT * eps / self.steps
         best, highest = inputs, torch.full((len(inputs),), -math.inf, dtype=torch.float64, device=inputs.device)
-        points = inputs + start
-        for number in range(self.steps + 1):
+
+        def note(points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            nonlocal best, highest
             points = points.detach().requires_grad_()
-            said = scores(points)
-            losses = sign * F.cross_entropy(said, labels, reduction="none")
+            logits = scores(points)
+            losses = sign * F.cross_entropy(logits, labels, reduction="none")
             higher = losses.detach() > highest
-            best = torch.where(higher.view(-1, *[1] * (inputs.ndim - 1)), points.detach(), best)
-            highest = torch.maximum(highest, losses.detach())
-            if number == self.steps:
-                break
-            gradient = input_gradient(points, said, losses, "steepest")
-            here, done = points.detach(), number / self.steps
-            points = step_inside(here, inputs, gradient, length, norm, eps, clip=False, done=done)
+            best, highest = where_rows(higher, points.detach(), best), torch.maximum(highest, losses.detach())
+            return points, logits, losses
+
+        def evaluate(rows: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+            return input_gradient(*note(points), "steepest"), torch.zeros_like(rows, dtype=torch.bool)
+
+        def move(rows: Tensor, points: Tensor, gradient: Tensor, number: int) -> Tensor:
+            return step_inside(points, inputs, gradient, length, norm, eps, clip=False, done=number / self.steps)
+
+        note(climb(inputs + start, self.steps, evaluate, move)[1])
         return best
 
     def _upper(self, inputs: Tensor, labels: Tensor, loss: Tensor) -> Tensor:
@@ -281,9 +285,9 @@ class Measured:
         logits = logits_of(self._exact, inputs)
         ahead = logits - logits.gather(1, labels[:, None])
         if parts.weight is None:
-            slopes = torch.full_like(logits, _OF_TWO_LOGITS[self.threat.norm])
+            slopes = torch.full_like(logits, BETWEEN_TWO[self.threat.norm])
         else:
-            between = cdist(parts.weight, parts.weight, "minkowski", p=_DUAL[self.threat.norm])
+            between = cdist(parts.weight, parts.weight, "minkowski", p=DUALS[self.threat.norm])
             slopes = torch.from_numpy(between[labels.numpy()])
         move = slopes * parts.constant * self.threat.eps
         move[torch.arange(len(labels)), labels] = 0.0

@@ -11,7 +11,7 @@ from shiftproof.cli.show import outcomes_now, say, show_findings, show_json, sho
 if TYPE_CHECKING:
     from shiftproof.perturbations import Deformation, Threat
     from shiftproof.probes.attack import Attack
-    from shiftproof.report.attacked import Attacked
+    from shiftproof.report.sections.attacked import Attacked
     from shiftproof.runs import Run
 
 __all__ = ["command"]
@@ -47,7 +47,7 @@ def command(
     from dataclasses import asdict
 
     from shiftproof.probes.clean import Clean
-    from shiftproof.report.attacked import attacked_of
+    from shiftproof.report.sections.attacked import attacked_of
 
     options = o.options_of_set(o.with_architecture(set_, architecture), ("attack", "data", "model"))
     probes = [Clean(), _probe(threat, attack, steps, eps, smoothed, options["attack"])]

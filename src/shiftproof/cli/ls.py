@@ -90,8 +90,8 @@ def _entries(kind: str) -> list[dict[str, Any]]:
     from shiftproof.certification import CERTIFIERS
     from shiftproof.domains import DOMAINS
     from shiftproof.models import MODELS
+    from shiftproof.models.heads import Head
     from shiftproof.models.networks.architecture import Front
-    from shiftproof.models.networks.heads import Head
     from shiftproof.objectives import OBJECTIVES
     from shiftproof.perturbations.corruptions import CORRUPTIONS
     from shiftproof.perturbations.noise import NOISES

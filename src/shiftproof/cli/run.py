@@ -9,8 +9,6 @@ import typer
 from shiftproof.cli import options as o
 from shiftproof.cli.measure import finish, measure, show_repeat
 from shiftproof.cli.show import (
-    accuracy_json,
-    measures_json,
     outcomes_now,
     say,
     show_accuracy,
@@ -62,15 +60,14 @@ def command(
 def _show(run: Run) -> None:
     """Everything that was measured, one table a kind, and what a reader should take away."""
     content = run.content()
-    table, measures = content.table(), content.measures
-    if len({row.measure.kind for row in measures.rows}) > 1:
-        show_measures(measures)
+    if content.measures.several:
+        show_measures(content.measures)
     else:
-        show_accuracy(table)
-    for one in content.stressed():
+        show_accuracy(content.accuracy)
+    for one in content.probe_tables:
         say(f"{one.title} ({one.classifier} classifier):")
         show_accuracy(one.table)
-    show_findings(content.findings(table))
+    show_findings(content.findings)
     say(f"\nreport  {run.folder / 'report.html'}\nrun     {run.folder}")
 
 
@@ -80,19 +77,18 @@ def _show_json(run: Run, require: list[str] | None) -> None:
     from shiftproof.report.certified import by_setting, figures
 
     content = run.content()
-    table = content.table()
     show_json(
         {
             "run": str(run.folder),
             "report": str(run.folder / "report.html"),
-            **accuracy_json(table),
-            "measures": measures_json(content.measures),
-            "stressed": {one.title: accuracy_json(one.table) for one in content.stressed()},
+            **content.accuracy.figures(),
+            "measures": content.measures.figures(),
+            "stressed": {one.title: one.table.figures() for one in content.probe_tables},
             "certified": [
                 figures(one, content.radii_of(series)) for series in by_setting(content.series) for one in series
             ],
             "selected": run.record["selected"],
-            "findings": [asdict(one) for one in content.findings(table)],
+            "findings": [asdict(one) for one in content.findings],
             "requirements": [asdict(one) for one in outcomes_now(run, require)],
         }
     )

@@ -10,17 +10,15 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from shiftproof.report import Table
-    from shiftproof.report.measures import SideBySide
+    from shiftproof.report import AccuracyTable
     from shiftproof.report.requirements import Outcome
+    from shiftproof.report.sections.measures import SideBySide
     from shiftproof.runs import Run
     from shiftproof.runs.estimate import StudyCost
     from shiftproof.types import Finding
 
 __all__ = [
-    "accuracy_json",
     "duration",
-    "measures_json",
     "outcomes_now",
     "say",
     "show_accuracy",
@@ -118,7 +116,7 @@ def show_outcomes(outcomes: Iterable[Outcome]) -> None:
         say(f"{'met   ' if one.met else 'failed'}  {one}", "green" if one.met else "red")
 
 
-def show_accuracy(table: Table) -> None:
+def show_accuracy(table: AccuracyTable) -> None:
     """Accuracy per model and domain, each with its interval below it."""
     from rich import box
     from rich.markup import escape
@@ -149,39 +147,6 @@ def show_accuracy(table: Table) -> None:
 
 def _below(note: str) -> str:
     return f"\n{note}" if note else ""
-
-
-def accuracy_json(table: Table) -> dict[str, dict[str, Any]]:
-    """Accuracy, intervals and gaps by model, for --json."""
-    return {
-        "accuracy": {row.model: {d: e.value for d, e in row.accuracy.items()} for row in table.rows},
-        "interval": {row.model: {d: [e.low, e.high] for d, e in row.accuracy.items()} for row in table.rows},
-        "gap": {row.model: None if row.gap is None else row.gap.value for row in table.rows},
-        "gap_interval": {row.model: None if row.gap is None else [row.gap.low, row.gap.high] for row in table.rows},
-        "seen_in_training": {row.model: {d: row.seen.get(d, "no") for d in row.accuracy} for row in table.rows},
-    }
-
-
-def measures_json(table: SideBySide) -> list[dict[str, Any]]:
-    """All that was measured, one object a row, for --json."""
-    return [
-        {
-            "model": row.model,
-            "kind": row.measure.kind,
-            "title": row.measure.title,
-            "classifier": row.measure.classifier,
-            "norm": row.measure.norm,
-            "size": row.measure.size,
-            "n": {domain: e.n for domain, e in row.accuracy.items()},
-            "value": {domain: e.value for domain, e in row.accuracy.items()},
-            "interval": {domain: [e.low, e.high] for domain, e in row.accuracy.items()},
-            "gap": None if row.gap is None else row.gap.value,
-            "gap_interval": None if row.gap is None else [row.gap.low, row.gap.high],
-            "seen_in_training": {domain: row.measure.seen_in([domain]) for domain in row.accuracy},
-            "gap_seen_in_training": None if row.gap is None else row.measure.seen_in(row.accuracy),
-        }
-        for row in table.rows
-    ]
 
 
 def show_findings(findings: Iterable[Finding]) -> None:

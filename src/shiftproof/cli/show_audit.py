@@ -9,9 +9,7 @@ import typer
 
 from shiftproof.cli.measure import show_repeat
 from shiftproof.cli.show import (
-    accuracy_json,
     duration,
-    measures_json,
     outcomes_now,
     say,
     show_accuracy,
@@ -106,9 +104,9 @@ def show_audit(run: Run, took: Took) -> None:
     content = run.content()
     if content.measures.beyond:
         typer.echo("As they are, on all samples:")
-        show_accuracy(content.table())
+        show_accuracy(content.accuracy)
     show_measures(content.measures)
-    show_findings(content.findings(content.table()))
+    show_findings(content.findings)
     say("")
     for sentence in content.verdict:
         say(sentence, "bold")
@@ -123,10 +121,6 @@ def show_audit_json(run: Run, require: Sequence[str] | None, took: Took) -> None
     from dataclasses import asdict
 
     content = run.content()
-    corrupted = [
-        {"domain": one.domain, "mean": one.mean, "relative": one.relative, "groups": one.groups, "worst": one.worst[0]}
-        for one in content.corrupted
-    ]
     show_json(
         {
             "requirements": [asdict(one) for one in outcomes_now(run, require)],
@@ -136,9 +130,9 @@ def show_audit_json(run: Run, require: Sequence[str] | None, took: Took) -> None
             "samples": run.samples,
             "time": took.figures(),
             "verdict": content.verdict,
-            **accuracy_json(content.table()),
-            "measures": measures_json(content.measures),
-            "corrupted": corrupted,
-            "findings": [asdict(finding) for finding in content.findings(content.table())],
+            **content.accuracy.figures(),
+            "measures": content.measures.figures(),
+            "corrupted": [one.figures() for one in content.corrupted],
+            "findings": [asdict(finding) for finding in content.findings],
         }
     )

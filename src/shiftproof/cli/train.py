@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from shiftproof.cli import options as o
 from shiftproof.cli.measure import finish, measure
-from shiftproof.cli.show import accuracy_json, outcomes_now, say, show_accuracy, show_findings, show_json
+from shiftproof.cli.show import outcomes_now, say, show_accuracy, show_findings, show_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +70,7 @@ def _show(run: Run, path: Path, trained_before: bool) -> None:
 
     card, (spec,) = read_card(path), run.study.models.values()
     kept = card["selection"]
-    show_accuracy(run.content().table())
+    show_accuracy(run.content().accuracy)
     show_findings(run.findings)
     say(f"\nkept    step {kept['step']} of {card['recipe']['steps']} ({_why(kept)})")
     say(f"model   {path}{' (was there already)' if trained_before else ''}")
@@ -86,7 +86,7 @@ def _show_json(run: Run, path: Path, require: list[str] | None) -> None:
 
     card, (name,) = read_card(path), run.study.models
     result = {"model": str(path), "run": str(run.folder), "selected": card["selection"], "seconds": card["seconds"]}
-    result |= {key: value[name] for key, value in accuracy_json(run.content().table()).items()}
+    result |= {key: value[name] for key, value in run.content().accuracy.figures().items()}
     result["findings"] = [asdict(finding) for finding in run.findings]
     show_json(result | {"requirements": [asdict(one) for one in outcomes_now(run, require)]})
 

@@ -19,7 +19,7 @@ from shiftproof.domains.inputs import ArrayInputs, Inputs, SubsetInputs
 from shiftproof.errors import DataError, UnknownName, UsageError
 from shiftproof.types import IntArray
 
-__all__ = ["Domain", "Domains", "as_domains"]
+__all__ = ["Domain", "Domains", "as_domains", "one_domain"]
 
 BLOCK_SAMPLES, BLOCK_BYTES = 256, 1 << 24
 _ARRAYS = (Tensor, np.ndarray)
@@ -228,6 +228,17 @@ class Domains:
         if not others:
             raise UsageError(f"{self.name!r} has one domain only, {name!r}; leaving it out leaves nothing to train on")
         return Domains(self.name, others), target
+
+
+def one_domain(data: Any, verb: str) -> Domain:
+    """The domain that is meant by a domain, a data set of one, or a pair (inputs, labels); `verb` is for errors."""
+    if isinstance(data, Domain):
+        return data
+    if isinstance(data, Domains) and len(data) > 1:
+        raise UsageError(f"{verb} one domain at a time: {', '.join(data.names)}")
+    if not isinstance(data, Domains) and isinstance(data, tuple | list) and len(data) == 2 and len(data[0]) == 0:
+        raise UsageError(f"there are no samples to {verb}")
+    return next(iter(as_domains(data)))
 
 
 def as_domains(

@@ -18,8 +18,8 @@ from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ModelError, ShiftproofError, UnknownName, UsageError
 from shiftproof.execution import read_json
 from shiftproof.models.files import load_weights, read_weights
+from shiftproof.models.heads import Head
 from shiftproof.models.networks.architecture import MODELS, NetworkBlueprint, build_model, split_options
-from shiftproof.models.networks.heads import Head
 from shiftproof.models.split import Origin, SplitModel, set_origin
 from shiftproof.models.timm import TimmBlueprint, build_timm, has_new_head, timm_options
 from shiftproof.rng import seeded_globals

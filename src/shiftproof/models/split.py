@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from shiftproof.catalogue import checked_options
 from shiftproof.errors import ModelError, UsageError
-from shiftproof.models.networks.heads import Head
+from shiftproof.models.heads import Head
 from shiftproof.models.outputs import logits_of
 from shiftproof.rng import seeded_globals
 

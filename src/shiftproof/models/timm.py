@@ -14,8 +14,8 @@ from torch import nn
 from shiftproof.catalogue import checked_options, options_of
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ModelError, UnknownName, UsageError
+from shiftproof.models.heads import Head
 from shiftproof.models.networks.architecture import Front, NetworkBlueprint
-from shiftproof.models.networks.heads import Head
 from shiftproof.models.outputs import logits_of
 from shiftproof.models.split import SplitModel
 from shiftproof.rng import seeded_globals

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from pydantic import PlainValidator
 from torch import Tensor
 
 from shiftproof.errors import UnknownName, UsageError
+from shiftproof.perturbations.norms import ORDERS, Norm
 from shiftproof.types import TextValue
 
 __all__ = [
@@ -31,8 +32,6 @@ __all__ = [
     "size",
     "steepest",
 ]
-
-Norm = Literal["l2", "linf", "l1"]
 
 TOLERANCE = 1e-5
 """Relative, of a distance from the centre of a ball."""
@@ -177,8 +176,7 @@ def eps_text(eps: float, norm: str = "linf") -> str:
 
 def size(delta: Tensor, norm: Norm) -> Tensor:
     """The norms (N, in double precision) of changes (N x ...)."""
-    order = {"l2": 2.0, "linf": math.inf, "l1": 1.0}[norm]
-    sizes: Tensor = torch.linalg.vector_norm(delta.flatten(1).double(), order, dim=1)
+    sizes: Tensor = torch.linalg.vector_norm(delta.flatten(1).double(), ORDERS[norm], dim=1)
     return sizes
 
 
@@ -207,7 +205,11 @@ def project(delta: Tensor, norm: Norm, eps: float | Tensor) -> Tensor:
 
 
 def _project_l1(delta: Tensor, radii: Tensor) -> Tensor:
-    """By sorting: what is too much is taken off all the numbers that stay above 0, equally."""
+    """By sorting: what is too much is taken off all the numbers that stay above 0, equally.
+
+    Duchi et al., "Efficient projections onto the l1-ball for learning in high dimensions" (2008,
+    doi:10.1145/1390156.1390191).
+    """
     sizes = delta.flatten(1).abs().double()
     falling = sizes.sort(dim=1, descending=True).values
     excess = falling.cumsum(1) - radii.flatten(1).double()

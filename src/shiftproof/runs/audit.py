@@ -90,6 +90,8 @@ def audit(
         raise UsageError("audit takes domains: sources, target = sp.load_domains(...).leave_out('sketch')")
     if not isinstance(model, nn.Module):
         raise UsageError(f"the model is {type(model).__name__}; it should be a torch.nn.Module")
+    if limit is not None and limit < 1:
+        raise UsageError(f"the limit is {limit}; it should be at least 1")
     known = sources if isinstance(sources, Domains) else Domains(sources.name, [sources])
     if target is not None and target.name in known.names:
         raise UsageError(f"{target.name!r} is both source and target; a target is what training leaves out")

@@ -9,7 +9,7 @@ from torch import nn
 from shiftproof.catalogue import options_of
 from shiftproof.domains import Domains
 from shiftproof.models import build_model
-from shiftproof.models.networks.heads import Head
+from shiftproof.models.heads import Head
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.sources import ModelSource
 from shiftproof.runs.spec import ModelSpec, Pretrain, Study

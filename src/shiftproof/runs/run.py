@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from shiftproof.evidence.certificates import certificates_in
 from shiftproof.evidence.measurement import worst_seen
 from shiftproof.evidence.order import order_summary
 from shiftproof.execution import write_atomically
-from shiftproof.models.networks.heads import Head
+from shiftproof.models.heads import Head
 from shiftproof.report import Report, write_report
 from shiftproof.report.page import FORMATS, render_page
 from shiftproof.report.requirements import Outcome, Requirement
@@ -61,8 +62,7 @@ class Run:
     @property
     def findings(self) -> list[Finding]:
         """What a reader should take away."""
-        content = self.content()
-        return content.findings(content.table())
+        return self.content().findings
 
     @property
     def verdict(self) -> list[str]:
@@ -93,7 +93,7 @@ class Run:
             }
         return found
 
-    @property
+    @cached_property
     def outcomes(self) -> list[Outcome]:
         """What was required, and whether it is met: on the target, or without one on the worst source."""
         domains = [self.study.target] if self.study.target else self.record["sources"]
@@ -107,7 +107,11 @@ class Run:
         ]
 
     def content(self) -> Report:
-        """What the report says."""
+        """What the report says; its numbers are computed once."""
+        return self._content
+
+    @cached_property
+    def _content(self) -> Report:
         study, record, members = self.study, self.record, self.study.members
         names = [*record["sources"], *([study.target] if study.target else [])]
         packages = ", ".join(f"{name} {version}" for name, version in record["environment"]["packages"].items())

@@ -264,14 +264,16 @@ class Study(BaseModel):
     @model_validator(mode="after")
     def _check_files(self) -> Self:
         """Refuse names under which two models, or a model and a network before its second phase, would share a file."""
-        taken: dict[str, str] = {}
+        files: dict[str, str] = {}
         for member in self.members:
-            first = [f"{member.key}-pretrained"] if self.models[member.name].pretrain is not None else []
-            for key in (member.key, *first):
-                if (other := taken.setdefault(slug(key), member.name)) != member.name:
-                    path = ("models", member.name, *(("pretrain",) if first else ()))
-                    message = f"a file of {member.name!r} would be kept where one of {other!r} goes; rename one of them"
-                    raise _refuse(UsageError(message), *path)
+            if (other := files.setdefault(slug(member.key), member.title)) != member.title:
+                message = f"{member.title!r} would be kept where the model {other!r} goes; rename one of them"
+                raise _refuse(UsageError(message), "models", member.name)
+        for member in self.members:
+            other = files.get(slug(f"{member.key}-pretrained"), "")
+            if self.models[member.name].pretrain is not None and other:
+                message = f"what {member.title!r} is pre-trained to would be kept where the model {other!r} goes"
+                raise _refuse(UsageError(f"{message}; rename that"), "models", member.name, "pretrain")
         return self
 
     @property

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ValidationError
 
 from shiftproof.catalogue import options_of
 from shiftproof.errors import StudyError, UnknownName, UsageError, suggestion
+from shiftproof.models.heads import Head
 from shiftproof.models.networks.architecture import Front
-from shiftproof.models.networks.heads import Head
 from shiftproof.objectives import Recipe
 from shiftproof.runs.spec import ModelSpec, Pretrain, Study
 from shiftproof.runs.yaml_files import Refused, parse_yaml

@@ -8,6 +8,7 @@
 from shiftproof.testing.attacks import check_attack
 from shiftproof.testing.certifiers import LinearOracle, check_certifier
 from shiftproof.testing.domains import check_domains
+from shiftproof.testing.model import check_model
 from shiftproof.testing.objectives import check_objective
 
-__all__ = ["LinearOracle", "check_attack", "check_certifier", "check_domains", "check_objective"]
+__all__ = ["LinearOracle", "check_attack", "check_certifier", "check_domains", "check_model", "check_objective"]

@@ -13,7 +13,8 @@ from shiftproof.attacks import Attack, AttackResult, Base, attack, craft
 from shiftproof.domains import Domain
 from shiftproof.errors import ShiftproofError
 from shiftproof.perturbations.l1 import worst_linear_change
-from shiftproof.perturbations.threat import Norm, Threat, as_threat, inside
+from shiftproof.perturbations.norms import DUALS, Norm
+from shiftproof.perturbations.threat import Threat, as_threat, inside
 from shiftproof.rng import seeded_globals, torch_generator
 from shiftproof.testing.require import require
 
@@ -75,8 +76,7 @@ def _worst_loss(weights: Tensor, inputs: Tensor, labels: Tensor, norm: Norm, rad
     against = (1 - 2 * labels)[:, None] * weights
     flat = inputs.flatten(1)
     if not clip or norm == "l2":
-        dual = {"l2": 2.0, "linf": 1.0, "l1": float("inf")}[norm]
-        length: Tensor = torch.linalg.vector_norm(weights, dual)
+        length: Tensor = torch.linalg.vector_norm(weights, DUALS[norm])
         return radii * length
     if norm == "linf":
         change = torch.where(against > 0, torch.minimum(1 - flat, radii[:, None]), -torch.minimum(flat, radii[:, None]))

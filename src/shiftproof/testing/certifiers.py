@@ -17,6 +17,7 @@ from shiftproof.domains import Domain
 from shiftproof.errors import ShiftproofError
 from shiftproof.execution import always_in_workers
 from shiftproof.models import SplitModel
+from shiftproof.perturbations.norms import DUALS
 from shiftproof.rng import numpy_generator
 from shiftproof.runs.verification import Case, verify
 from shiftproof.testing.require import require
@@ -53,7 +54,7 @@ class LinearOracle:
             layer.weight.copy_(torch.from_numpy(np.stack([-weights, weights])))
             layer.bias.copy_(torch.tensor([-bias, bias]))
         margins = values @ weights + bias
-        steepness = np.linalg.norm(weights, {"l2": 2, "linf": 1, "l1": np.inf}[norm])
+        steepness = np.linalg.norm(weights, DUALS[norm])
         self.radii: FloatArray = np.abs(margins) / steepness
         self.inputs: Tensor = torch.from_numpy(pixels).float() / 255
         self.labels: Tensor = torch.from_numpy((margins > 0).astype(np.int64))

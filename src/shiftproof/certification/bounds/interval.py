@@ -10,19 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftproof.certification.bounds.boxes import propagate
 from shiftproof.errors import ModelError
 from shiftproof.models.altered import altered
+from shiftproof.models.layers import Gray, Normalize, Normalized
 from shiftproof.models.lipschitz import GroupSort, MaxMin, ScaledAvgPool2d
-from shiftproof.models.networks.layers import Gray, Normalize, Normalized
 from shiftproof.models.networks.resnet import PreActBlock
 from shiftproof.models.split import SplitModel
-from shiftproof.perturbations.threat import Norm
+from shiftproof.perturbations.norms import DUALS, Norm
 
-__all__ = ["Box", "InputBall", "layers_of", "leads", "passes"]
-
-_ORDERS = {"linf": 1, "l2": 2}
-"""Of the dual norm, by which a row of weights measures how far it can be moved; in l1 it is the largest weight."""
+__all__ = ["Box", "InputBall", "bias_of", "layers_of", "leads", "passes"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +63,7 @@ class InputBall:
 
     def through(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Middle and largest move of products with rows of weights (... x rows x D), by the dual norm: exact."""
-        scaled = (weight * self.scale).abs()
-        length = scaled.amax(-1) if self.norm == "l1" else torch.linalg.vector_norm(scaled, _ORDERS[self.norm], dim=-1)
+        length = torch.linalg.vector_norm(weight * self.scale, DUALS[self.norm], dim=-1)
         return (weight @ self.centre[..., None])[..., 0], self.eps * length.expand(*self.centre.shape[:-1], -1)
 
 
@@ -87,7 +82,7 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
         return layers_of(model.encoder) + layers_of(model.head)
     if isinstance(model, Normalized) and kind is Normalized:
         return [model.normalize, *layers_of(model.model)]
-    if kind not in _RULES and kind not in _PLAIN:
+    if kind not in _RULES:
         raise ModelError(f"boxes are not known to pass a layer {kind.__name__}")
     return [model]
 
@@ -95,7 +90,7 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
 def passes(region: Region, layers: list[nn.Module]) -> Region:
     """What the layers make of a region, at most."""
     for layer in layers:
-        region = _RULES[type(layer)](layer, region) if type(layer) in _RULES else _boxed(layer, region)
+        region = _RULES[type(layer)](layer, region)
     return region
 
 
@@ -112,7 +107,7 @@ def leads(layers: list[nn.Module], region: Region, classes: Tensor) -> tuple[Ten
         low, high = box.low - box.high[rows, classes][:, None], box.high - box.low[rows, classes][:, None]
         low[rows, classes] = high[rows, classes] = 0.0
         return low, high
-    weight, bias = last.weight.double(), _bias(last)
+    weight, bias = last.weight.double(), bias_of(last)
     middle, move = region.through(weight[None] - weight[classes][:, None])
     middle = middle + bias[None] - bias[classes][:, None]
     return middle - move, middle + move
@@ -122,18 +117,15 @@ def _box(region: Region) -> Box:
     return region if isinstance(region, Box) else region.box
 
 
-def _boxed(layer: nn.Module, region: Region) -> Box:
-    box = _box(region)
-    return Box(*propagate(layer, box.low, box.high))
-
-
 def _linear(layer: nn.Linear, region: Region) -> Box:
     if (region.low if isinstance(region, Box) else region.centre).ndim != 2:
         raise ModelError("boxes are not known to pass a Linear that is not behind a Flatten")
     if isinstance(region, Box):
-        return Box(*propagate(layer, region.low, region.high))
-    middle, move = region.through(layer.weight.double())
-    middle = middle + _bias(layer)
+        weight = layer.weight.double()
+        middle, move = region.middle @ weight.T + bias_of(layer), region.half @ weight.abs().T
+    else:
+        middle, move = region.through(layer.weight.double())
+        middle = middle + bias_of(layer)
     return Box(middle - move, middle + move)
 
 
@@ -153,7 +145,7 @@ def _conv(layer: nn.Conv2d, region: Region) -> Box:
             # the largest weight, whether or not it is over the border: at most too much
             move = (weight.abs().amax((1, 2, 3)) * region.scale.max() * region.eps)[:, None, None]
         else:
-            order = _ORDERS[region.norm]
+            order = DUALS[region.norm]
             move = region.eps * convolved(region.scale**order, weight.abs() ** order).clamp(min=0) ** (1 / order)
     return Box(middle - move, middle + move)
 
@@ -200,6 +192,15 @@ def _rising(layer: nn.Module, region: Region) -> Box:
     return Box(layer(box.low), layer(box.high))
 
 
+def _leaky(layer: nn.LeakyReLU, region: Region) -> Box:
+    # with a slope below 0 it falls to 0 and rises again; looked at first, because the layer may overwrite its input
+    box = _box(region)
+    inside = (box.low < 0) & (box.high > 0)
+    one, other = layer(box.low), layer(box.high)
+    least = torch.minimum(one, other)
+    return Box(torch.where(inside, least.clamp(max=0), least), torch.maximum(one, other))
+
+
 def _same(_layer: nn.Module, region: Region) -> Region:
     return region
 
@@ -219,7 +220,8 @@ def _residual(block: PreActBlock, region: Region) -> Box:
     return Box(branch.low + beside.low, branch.high + beside.high)
 
 
-def _bias(layer: nn.Linear) -> Tensor:
+def bias_of(layer: nn.Linear) -> Tensor:
+    """The bias in float64; zeros if there is none."""
     return torch.zeros(layer.out_features, dtype=torch.float64) if layer.bias is None else layer.bias.double()
 
 
@@ -233,7 +235,6 @@ _RULES: dict[type[nn.Module], Callable[[Any, Any], Region]] = {
     **dict.fromkeys((nn.Dropout, nn.Dropout1d, nn.Dropout2d), _dropout),
     **dict.fromkeys((nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.MaxPool2d, ScaledAvgPool2d, Gray), _rising),
     **dict.fromkeys((nn.ReLU, nn.ReLU6, nn.Tanh, nn.Sigmoid, nn.Softplus, GroupSort, MaxMin), _rising),
+    nn.LeakyReLU: _leaky,
     PreActBlock: _residual,
 }
-_PLAIN = (nn.LeakyReLU,)
-"""Layers that a box passes as it does in a head."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from shiftproof.certification.bounds.representations import Encoded, Parts, diameter, head_rounding
-from shiftproof.perturbations.threat import Norm
+from shiftproof.perturbations.norms import BETWEEN_TWO, DUALS, Norm
 from shiftproof.types import FloatArray, IntArray
 
 __all__ = ["ROUNDING_WORDS", "margins", "over_constant", "safe_margins", "useless"]
@@ -17,10 +17,6 @@ USELESS = 100.0
 ROUNDING_WORDS = (
     "That holds in exact arithmetic; for rounding in float32 an allowance is taken off, which is measured, not proven."
 )
-
-_DUAL = {"l2": 2, "linf": 1, "l1": np.inf}
-_OF_TWO_LOGITS = {"l2": np.sqrt(2.0), "linf": 2.0, "l1": 1.0}
-"""How far the difference of two logits moves at most when all logits together move by 1 in a norm."""
 
 
 def margins(
@@ -41,9 +37,9 @@ def margins(
     if slack is not None:
         gaps = gaps - slack - slack[rows, winner][:, None]
     if weight is None:
-        slopes = np.full((len(logits), logits.shape[1]), _OF_TWO_LOGITS[norm])
+        slopes = np.full((len(logits), logits.shape[1]), BETWEEN_TWO[norm])
     else:
-        between = np.linalg.norm(weight[:, None] - weight[None], _DUAL[norm], axis=2)
+        between = np.linalg.norm(weight[:, None] - weight[None], DUALS[norm], axis=2)
         slopes = between[winner]
     # classes whose rows are equal can't change places, whatever happens to the input
     with np.errstate(divide="ignore", invalid="ignore"):

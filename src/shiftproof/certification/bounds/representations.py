@@ -20,7 +20,7 @@ from shiftproof.models.altered import altered
 from shiftproof.models.lipschitz import frozen
 from shiftproof.models.lipschitz.constants import Constant, constants
 from shiftproof.models.split import SplitModel
-from shiftproof.perturbations.threat import Norm
+from shiftproof.perturbations.norms import DUALS, ORDERS, Norm, norm_of_ones
 from shiftproof.rng import torch_generator
 from shiftproof.types import Cost, FloatArray
 
@@ -30,8 +30,6 @@ ROUNDING_EXAMPLES, ROUNDING_SAFETY = 32, 4
 _UNIT = 2.0**-24
 _ROWS = 1_024
 Values = NDArray[np.float32] | FloatArray
-_ORDERS = {"l2": 2, "linf": np.inf, "l1": 1}
-_DUALS = {"l2": 2, "linf": 1, "l1": np.inf}
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +124,7 @@ def head_rounding(parts: Parts, values: Values, moves: FloatArray, norm: Norm) -
     gamma = terms * _UNIT / (1 - terms * _UNIT)
     weight, bias = np.abs(parts.weight), np.abs(parts.bias)
     sizes = _by_rows(values, lambda some: np.abs(some) @ weight.T + bias)
-    slopes = np.linalg.norm(parts.weight, _DUALS[norm], axis=1)
+    slopes = np.linalg.norm(parts.weight, DUALS[norm], axis=1)
     return np.asarray(gamma * (sizes + moves[:, None] * slopes))
 
 
@@ -144,8 +142,7 @@ def one_pass(job: Job) -> Cost:
 
 def diameter(shape: tuple[int, ...], norm: str) -> float:
     """How far two inputs in [0, 1] can be apart: no radius says more."""
-    numbers = math.prod(shape)
-    return {"l2": math.sqrt(numbers), "linf": 1.0, "l1": float(numbers)}[norm]
+    return norm_of_ones(math.prod(shape), norm)
 
 
 def _rounding(parts: Parts, samples: Tensor, norm: Norm) -> float:
@@ -161,14 +158,14 @@ def _rounding(parts: Parts, samples: Tensor, norm: Norm) -> float:
     with torch.no_grad():
         off = (_values(exact, inputs.double()) - _values(parts.deployed, inputs).double()).numpy()
         stored = _storing(exact, parts.layers, inputs.double(), norm)
-    return ROUNDING_SAFETY * float(np.linalg.norm(off, _ORDERS[norm], axis=1).max()) + stored
+    return ROUNDING_SAFETY * float(np.linalg.norm(off, ORDERS[norm], axis=1).max()) + stored
 
 
 def _storing(body: nn.Module, layers: list[Constant], inputs: Tensor, norm: Norm) -> float:
     total, values = 0.0, inputs
     for layer in layers:
         values = body.get_submodule(layer.layer)(values)
-        largest = float(np.linalg.norm(values.flatten(1).numpy(), _ORDERS[norm], axis=1).max())
+        largest = float(np.linalg.norm(values.flatten(1).numpy(), ORDERS[norm], axis=1).max())
         total = layer.value * total + _UNIT * largest
     return total
 

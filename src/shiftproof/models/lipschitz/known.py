@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import UnknownConstant
+from shiftproof.models.layers import Gray, Normalize
 from shiftproof.models.lipschitz.norms import Shape, convolution_norm, matrix_norm
-from shiftproof.models.networks.layers import Gray, Normalize
-from shiftproof.perturbations.threat import Norm
+from shiftproof.perturbations.norms import Norm, norm_of_ones
 
 __all__ = ["KNOWN"]
 
@@ -68,7 +68,7 @@ def _mean(layer: nn.AdaptiveAvgPool2d, shape: Shape, norm: Norm) -> float:
     if layer.output_size not in (1, (1, 1)):
         raise UnknownConstant(f"the constant of AdaptiveAvgPool2d is known for output 1, not {layer.output_size}")
     pixels = math.prod(_image(shape))
-    return {"l2": 1 / math.sqrt(pixels), "linf": 1.0, "l1": 1 / pixels}[norm]
+    return 1 / norm_of_ones(pixels, norm)
 
 
 def _maxpool(layer: nn.MaxPool2d, _shape: Shape, norm: Norm) -> float:
@@ -76,7 +76,7 @@ def _maxpool(layer: nn.MaxPool2d, _shape: Shape, norm: Norm) -> float:
     windows = 1
     for size, step, spread in zip(*map(_pair, (layer.kernel_size, layer.stride, layer.dilation)), strict=True):
         windows *= -(-size // (step // math.gcd(step, spread)))
-    return {"l2": math.sqrt(windows), "linf": 1.0, "l1": float(windows)}[norm]
+    return norm_of_ones(windows, norm)
 
 
 def _pair(value: Any) -> tuple[int, int]:

@@ -15,8 +15,8 @@ from shiftproof.catalogue import Catalogue, Method, checked_options, options_of
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ModelError, UnknownName
 from shiftproof.execution import machine_memory
-from shiftproof.models.networks.heads import Head
-from shiftproof.models.networks.layers import Gray, Normalize
+from shiftproof.models.heads import Head
+from shiftproof.models.layers import Gray, Normalize
 from shiftproof.models.split import Blueprint, SplitModel
 from shiftproof.rng import seeded_globals
 

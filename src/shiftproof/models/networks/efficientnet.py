@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.files import load_weights, read_weights
+from shiftproof.models.layers import Normalize
 from shiftproof.models.networks.architecture import MODELS, Architecture
-from shiftproof.models.networks.layers import Normalize
 from shiftproof.types import Positive
 
 __all__ = ["EfficientNetLite0"]

@@ -14,7 +14,7 @@ from shiftproof.perturbations.corruptions.filters import Separable, correlate, g
 __all__ = ["DefocusBlur", "GaussianBlur", "ZoomBlur"]
 
 
-@CORRUPTIONS.register("defocus-blur", group="blur", paper="Hendrycks & Dietterich 2019")
+@CORRUPTIONS.register("defocus-blur", order="4", group="blur", paper="Hendrycks & Dietterich 2019")
 @dataclass(frozen=True)
 class DefocusBlur(Corruption):
     """Every point spread over a disk, as when the lens is out of focus."""
@@ -45,7 +45,7 @@ def disk(radius: float, softness: float) -> Tensor:
     return torch.from_numpy(sharp / sharp.sum()).float()
 
 
-@CORRUPTIONS.register("zoom-blur", group="blur", paper="Hendrycks & Dietterich 2019")
+@CORRUPTIONS.register("zoom-blur", order="7", group="blur", paper="Hendrycks & Dietterich 2019")
 @dataclass(frozen=True)
 class ZoomBlur(Corruption):
     """The mean of the image at several magnifications, as when the camera moves towards it."""
@@ -69,7 +69,7 @@ def _zooms(shape: tuple[int, int], end: float, step: float) -> Separable:
     return Separable.of(rows, [zoom_matrix(shape[1], factor) for factor in factors])
 
 
-@CORRUPTIONS.register("gaussian-blur", group="extra", paper="Hendrycks & Dietterich 2019")
+@CORRUPTIONS.register("gaussian-blur", order="17", group="extra", paper="Hendrycks & Dietterich 2019")
 @dataclass(frozen=True)
 class GaussianBlur(Corruption):
     """Every point spread over a bell."""

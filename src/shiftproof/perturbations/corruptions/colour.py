@@ -19,7 +19,7 @@ def luminance(images: Tensor) -> Tensor:
     return red.mul(0.299).add_(green, alpha=0.587).add_(blue, alpha=0.114)[:, None]
 
 
-@CORRUPTIONS.register("brightness", group="weather", paper="Hendrycks & Dietterich 2019")
+@CORRUPTIONS.register("brightness", order="11", group="weather", paper="Hendrycks & Dietterich 2019")
 @dataclass(frozen=True)
 class Brightness(Corruption):
     """A constant added to the largest of a pixel's colours; hue and saturation stay."""
@@ -33,7 +33,7 @@ class Brightness(Corruption):
         return shares.mul_((value + self.figures(images.shape)).clamp_(max=1))
 
 
-@CORRUPTIONS.register("contrast", group="digital", paper="Hendrycks & Dietterich 2019")
+@CORRUPTIONS.register("contrast", order="12", group="digital", paper="Hendrycks & Dietterich 2019")
 @dataclass(frozen=True)
 class Contrast(Corruption):
     """Every number drawn towards the mean of its colour over the image."""
@@ -46,7 +46,7 @@ class Contrast(Corruption):
         return images.mul(kept).add_(means, alpha=1 - kept)
 
 
-@CORRUPTIONS.register("saturate", group="extra", paper="Hendrycks & Dietterich 2019")
+@CORRUPTIONS.register("saturate", order="19", group="extra", paper="Hendrycks & Dietterich 2019")
 @dataclass(frozen=True)
 class Saturate(Corruption):
     """Saturation times a factor and plus a constant, in hue, saturation and value.

@@ -12,21 +12,11 @@ from torch import Tensor
 
 from shiftproof.catalogue import Catalogue, Method
 
-__all__ = ["CORRUPTIONS", "EXTRA", "STANDARD", "Constants", "Corruption", "Published", "constants_for"]
+__all__ = ["CORRUPTIONS", "Constants", "Corruption", "Published", "constants_for"]
 
 Severity = Annotated[int, Interval(ge=1, le=5)]
 Constants = Literal["auto", "cifar", "imagenet"]
 Published = Mapping[str, Sequence[Any]]
-
-STANDARD = (
-    *("gaussian-noise", "shot-noise", "impulse-noise"),
-    *("defocus-blur", "glass-blur", "motion-blur", "zoom-blur"),
-    *("snow", "frost", "fog", "brightness"),
-    *("contrast", "elastic-transform", "pixelate", "jpeg-compression"),
-)
-"""The fifteen that are reported, by their groups noise, blur, weather and digital."""
-EXTRA = ("speckle-noise", "gaussian-blur", "spatter", "saturate")
-"""The four that are kept apart, to choose by."""
 
 _LARGEST_CIFAR = 48
 
@@ -44,7 +34,11 @@ def constants_for(shape: Sequence[int], constants: Constants = "auto") -> Litera
 
 @dataclass(frozen=True)
 class Corruption(Method, ABC):
-    """A frozen dataclass of how much nature spoils an image; the result depends on the image and its own draws only."""
+    """Base of all corruptions: a frozen dataclass of how much nature spoils an image.
+
+    The result depends on the image and its own draws only. Hendrycks & Dietterich, "Benchmarking neural network
+    robustness to common corruptions and perturbations" (2019, arXiv:1903.12261).
+    """
 
     severity: Severity
     constants: Constants = "auto"

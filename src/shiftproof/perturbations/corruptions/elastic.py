@@ -14,7 +14,7 @@ from shiftproof.perturbations.corruptions.filters import gaussian_filter
 __all__ = ["ElasticTransform"]
 
 
-@CORRUPTIONS.register("elastic-transform", group="digital", paper="Hendrycks & Dietterich 2019")
+@CORRUPTIONS.register("elastic-transform", order="13", group="digital", paper="Hendrycks & Dietterich 2019")
 @dataclass(frozen=True)
 class ElasticTransform(Corruption):
     """A random affine map that moves three points, then pixels read at positions moved by smooth noise."""

@@ -12,7 +12,7 @@ from shiftproof.perturbations.corruptions.draws import symmetric
 __all__ = ["Fog", "plasma"]
 
 
-@CORRUPTIONS.register("fog", group="weather", paper="Hendrycks & Dietterich 2019")
+@CORRUPTIONS.register("fog", order="10", group="weather", paper="Hendrycks & Dietterich 2019")
 @dataclass(frozen=True)
 class Fog(Corruption):
     """A fractal cloud laid over the image, which keeps its largest value."""

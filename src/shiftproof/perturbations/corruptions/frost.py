@@ -16,7 +16,7 @@ __all__ = ["Frost"]
 _SMALLER = 5
 
 
-@CORRUPTIONS.register("frost", group="weather", paper="Hendrycks & Dietterich 2019")
+@CORRUPTIONS.register("frost", order="9", group="weather", paper="Hendrycks & Dietterich 2019")
 @dataclass(frozen=True)
 class Frost(Corruption):
     """A darker image and a piece of an ice texture, added."""

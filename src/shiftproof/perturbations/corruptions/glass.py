@@ -17,7 +17,7 @@ from shiftproof.types import IntArray
 __all__ = ["GlassBlur"]
 
 
-@CORRUPTIONS.register("glass-blur", group="blur", paper="Hendrycks & Dietterich 2019")
+@CORRUPTIONS.register("glass-blur", order="5", group="blur", paper="Hendrycks & Dietterich 2019")
 @dataclass(frozen=True)
 class GlassBlur(Corruption):
     """Pixels replaced by near ones, one after the other, between two Gaussian blurs.

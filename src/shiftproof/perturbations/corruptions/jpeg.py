@@ -37,7 +37,7 @@ _COLOUR = """
 """
 
 
-@CORRUPTIONS.register("jpeg-compression", group="digital", paper="Hendrycks & Dietterich 2019")
+@CORRUPTIONS.register("jpeg-compression", order="15", group="digital", paper="Hendrycks & Dietterich 2019")
 @dataclass(frozen=True)
 class JPEGCompression(Corruption):
     """JPEG at a quality; colours have half of the resolution."""

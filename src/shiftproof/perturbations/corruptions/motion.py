@@ -14,7 +14,7 @@ from shiftproof.perturbations.corruptions.filters import correlate, padded
 __all__ = ["MotionBlur", "moved"]
 
 
-@CORRUPTIONS.register("motion-blur", group="blur", paper="Hendrycks & Dietterich 2019")
+@CORRUPTIONS.register("motion-blur", order="6", group="blur", paper="Hendrycks & Dietterich 2019")
 @dataclass(frozen=True)
 class MotionBlur(Corruption):
     """Every point drawn out along a line that fades, at an angle of up to 45 degrees to the horizontal."""

@@ -21,7 +21,7 @@ class _PixelNoise(Corruption):
         return math.prod(shape)
 
 
-@CORRUPTIONS.register("gaussian-noise", group="noise", paper="Hendrycks & Dietterich 2019")
+@CORRUPTIONS.register("gaussian-noise", order="1", group="noise", paper="Hendrycks & Dietterich 2019")
 @dataclass(frozen=True)
 class GaussianNoise(_PixelNoise):
     """Normal noise added to every number, as in low light."""
@@ -36,7 +36,7 @@ class GaussianNoise(_PixelNoise):
         return normal(words).mul_(self.figures(images.shape)).view_as(images).add_(images)
 
 
-@CORRUPTIONS.register("shot-noise", group="noise", paper="Hendrycks & Dietterich 2019")
+@CORRUPTIONS.register("shot-noise", order="2", group="noise", paper="Hendrycks & Dietterich 2019")
 @dataclass(frozen=True)
 class ShotNoise(_PixelNoise):
     """Every number replaced by a Poisson count of grains of light, over the count that white has on average.
@@ -53,7 +53,7 @@ class ShotNoise(_PixelNoise):
         return poisson_counts(levels, uniform(words).view_as(images), grains).div_(grains)
 
 
-@CORRUPTIONS.register("impulse-noise", group="noise", paper="Hendrycks & Dietterich 2019")
+@CORRUPTIONS.register("impulse-noise", order="3", group="noise", paper="Hendrycks & Dietterich 2019")
 @dataclass(frozen=True)
 class ImpulseNoise(_PixelNoise):
     """A share of the numbers replaced by 0 or 1, as by broken pixels or bit errors."""
@@ -69,7 +69,7 @@ class ImpulseNoise(_PixelNoise):
         return torch.where(lot < share, (lot < share / 2).float(), images)
 
 
-@CORRUPTIONS.register("speckle-noise", group="extra", paper="Hendrycks & Dietterich 2019")
+@CORRUPTIONS.register("speckle-noise", order="16", group="extra", paper="Hendrycks & Dietterich 2019")
 @dataclass(frozen=True)
 class SpeckleNoise(_PixelNoise):
     """Normal noise in proportion to every number."""

@@ -14,7 +14,7 @@ from shiftproof.types import FloatArray, IntArray
 __all__ = ["Pixelate"]
 
 
-@CORRUPTIONS.register("pixelate", group="digital", paper="Hendrycks & Dietterich 2019")
+@CORRUPTIONS.register("pixelate", order="14", group="digital", paper="Hendrycks & Dietterich 2019")
 @dataclass(frozen=True)
 class Pixelate(Corruption):
     """The image made smaller by a factor, by means over boxes, and large again by repeating pixels."""

@@ -16,7 +16,7 @@ from shiftproof.perturbations.corruptions.motion import moved
 __all__ = ["Snow"]
 
 
-@CORRUPTIONS.register("snow", group="weather", paper="Hendrycks & Dietterich 2019")
+@CORRUPTIONS.register("snow", order="8", group="weather", paper="Hendrycks & Dietterich 2019")
 @dataclass(frozen=True)
 class Snow(Corruption):
     """A paler image behind two layers of flakes, which are specks of noise drawn out along their fall."""

@@ -20,7 +20,7 @@ _FARTHEST = 20
 _RELIEF = ((-2.0, -1.0, 0.0), (-1.0, 1.0, 1.0), (0.0, 1.0, 2.0))
 
 
-@CORRUPTIONS.register("spatter", group="extra", paper="Hendrycks & Dietterich 2019")
+@CORRUPTIONS.register("spatter", order="18", group="extra", paper="Hendrycks & Dietterich 2019")
 @dataclass(frozen=True)
 class Spatter(Corruption):
     """Blobs of smooth noise: water that catches light (severities 1 to 3), then mud that hides the image."""

@@ -1,15 +1,26 @@
 """What smoothing draws, one file a noise: `noise.Gaussian(0.25)`, or by name: `as_noise("rotation:0.5")`."""
 
-from typing import Any
-
+from shiftproof.perturbations.noise.affine import Affine
+from shiftproof.perturbations.noise.dct import DCT
+from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.perturbations.noise.noise import NOISES, Noise, NoiseOption, as_noise, draw, label
+from shiftproof.perturbations.noise.rotation import Rotation
+from shiftproof.perturbations.noise.scaling import Scaling
+from shiftproof.perturbations.noise.translation import Translation
+from shiftproof.perturbations.noise.uniform import Uniform
 
-__all__ = ["NOISES", "Noise", "NoiseOption", "as_noise", "draw", "label"]
-
-
-def __getattr__(name: str) -> Any:
-    return NOISES.class_named(name)
-
-
-def __dir__() -> list[str]:
-    return [*__all__, *(entry.cls.__name__ for entry in NOISES)]
+__all__ = [
+    "DCT",
+    "NOISES",
+    "Affine",
+    "Gaussian",
+    "Noise",
+    "NoiseOption",
+    "Rotation",
+    "Scaling",
+    "Translation",
+    "Uniform",
+    "as_noise",
+    "draw",
+    "label",
+]

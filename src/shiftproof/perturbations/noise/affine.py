@@ -21,6 +21,8 @@ class Affine(Normal):
 
     The pixel at (x, y) is read at (x + p0 x + p1 y + p2, y + p3 x + p4 y + p5); x runs from -1 to 1 to the right, y
     downwards.
+
+    Alfarra et al., "DeformRS: certifying input deformations with randomized smoothing" (2022, arXiv:2107.00996).
     """
 
     units: ClassVar[str] = "affine coefficients of positions in half image sizes"

@@ -24,6 +24,8 @@ class DCT(Normal):
 
     The pixel at (x, y) is read at x + sum of a_ij c_i(x) c_j(y) and y + sum of b_ij c_i(x) c_j(y), where c_i(x) is
     cos(pi i (x + .5 / width)), with the height for y; the parameters are all a_ij, then all b_ij.
+
+    Alfarra et al., "DeformRS: certifying input deformations with randomized smoothing" (2022, arXiv:2107.00996).
     """
 
     k: Positive = 2

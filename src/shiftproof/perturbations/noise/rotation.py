@@ -24,6 +24,8 @@ class Rotation(Noise):
 
     The parameter is the angle in radians, counter-clockwise. Angles live on a circle: a wide noise overlaps itself from
     behind, so that a modest majority certifies every angle (for sigma .9, above .611).
+
+    Alfarra et al., "DeformRS: certifying input deformations with randomized smoothing" (2022, arXiv:2107.00996).
     """
 
     sigma: Annotated[float, Interval(gt=0, le=1)]

@@ -25,6 +25,8 @@ class Scaling(Noise):
 
     Pixels are read farther out by the factor, so that a positive s shrinks the content. Factors exp(s) compose: their
     logs add. Factors 1 + s do not: twice 1.5 is 2.25, not 2.
+
+    Alfarra et al., "DeformRS: certifying input deformations with randomized smoothing" (2022, arXiv:2107.00996).
     """
 
     sigma: Annotated[float, Interval(gt=0, le=_MOST)]

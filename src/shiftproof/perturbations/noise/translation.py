@@ -20,6 +20,8 @@ class Translation(Normal):
     """Translation by two normal numbers of standard deviation `sigma`, in halves of the image's width and height.
 
     Pixels are read to the right and below by the parameters, so that positive ones move the content left and up.
+
+    Alfarra et al., "DeformRS: certifying input deformations with randomized smoothing" (2022, arXiv:2107.00996).
     """
 
     units: ClassVar[str] = "half image sizes"

@@ -16,7 +16,11 @@ __all__ = ["Uniform"]
 @NOISES.register("uniform", paper="Lee et al. 2019", radius="l1", parameters="one per number of the input")
 @dataclass(frozen=True)
 class Uniform(Noise):
-    """Uniform noise between -`width` and `width`, added to every number of the input; certifies an L1 radius."""
+    """Uniform noise between -`width` and `width`, added to every number of the input; certifies an L1 radius.
+
+    Lee et al., "Tight certificates of adversarial robustness for randomly smoothed classifiers" (2019,
+    arXiv:1906.04948).
+    """
 
     width: Scale
 
