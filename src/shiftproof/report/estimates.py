@@ -8,7 +8,7 @@ A model that was trained with several seeds has several measurements of one doma
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shiftproof.errors import UsageError
 from shiftproof.evidence import Evidence, Measurement, metrics, worst_seen
-from shiftproof.statistics import Sample, bootstrap_mean, bootstrap_ratios
+from shiftproof.statistics import Sample, bootstrap_mean, bootstrap_ratios, over_seeds
 from shiftproof.types import Estimate, FloatArray
 
 __all__ = ["TRAIN_SEED", "Repeats", "Values", "estimate", "gap", "one_repeat", "ratio_difference", "repeats_in"]
@@ -33,32 +33,28 @@ class Values:
     by_seed: tuple[Sample, ...]
 
     @cached_property
-    def values(self) -> FloatArray:
-        """The numbers of all seeds, one seed after the other."""
-        return self.pooled.values
-
-    @property
-    def units(self) -> NDArray[np.object_]:
-        """What a bootstrap keeps together: the sample or group of each number."""
-        return self.pooled.units
-
-    @cached_property
-    def pooled(self) -> Sample:
-        """The numbers of all seeds as one sample, in which the same sample or group is one unit."""
+    def averaged(self) -> Sample:
+        """The mean over seeds of each sample's number."""
         if len(self.by_seed) == 1:
             return self.by_seed[0]
-        return Sample(*(np.concatenate([getattr(one, name) for one in self.by_seed]) for name in ("values", "units")))
+        return Sample(np.mean([one.values for one in self.by_seed], axis=0), self.by_seed[0].units)
+
+    @cached_property
+    def per_seed(self) -> FloatArray:
+        """The mean over samples, for each seed."""
+        return np.array([one.values.mean() for one in self.by_seed])
 
     @property
     def mean(self) -> float:
         """The mean over samples and seeds."""
-        return float(np.mean([one.values.mean() for one in self.by_seed]))
+        return float(self.per_seed.mean())
 
     @property
     def separate(self) -> bool:
         """Whether every number is 0 or 1, and no two samples belong to one unit."""
         units = self.by_seed[0].units
-        return bool(np.isin(self.values, (0.0, 1.0)).all()) and len(set(units.tolist())) == len(units)
+        binary = all(bool(np.isin(one.values, (0.0, 1.0)).all()) for one in self.by_seed)
+        return binary and len(set(units.tolist())) == len(units)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,33 +129,32 @@ def one_repeat(evidence: Evidence, **facts: Any) -> Repeats:
 
 
 def estimate(values: Values, *, exact: bool, limits: tuple[float, float] | None = (0.0, 1.0)) -> Estimate:
-    """The mean over samples and seeds with its 95 % interval.
-
-    Of several seeds the interval counts the samples, and takes the seeds as they are.
+    """The mean over samples and seeds with its 95 % interval, which counts both (`statistics.over_seeds`).
 
     Args:
         exact: Clopper-Pearson instead of the bootstrap: for samples that are right or wrong (1 or 0), each on its own.
+            Of several seeds the mean over them is neither, and is drawn anew.
         limits: The least and the greatest value that there can be, if there are such.
     """
     if exact and len(values.by_seed) == 1:
-        return metrics.accuracy(values.values)
-    return _counted(bootstrap_mean(values.pooled, limits=limits), values)
+        return metrics.accuracy(values.by_seed[0].values)
+    return over_seeds(bootstrap_mean(values.averaged, limits=limits), values.per_seed.tolist(), limits)
 
 
 def gap(sources: Sequence[Values], target: Values, seed: int) -> Estimate:
     """The mean over sources less the target, with a seeded bootstrap interval; above 0 if the target is worse."""
-    found = metrics.gap([source.pooled for source in sources], target.pooled, seed)
-    return _counted(found, *sources, target)
+    found = metrics.gap([source.averaged for source in sources], target.averaged, seed)
+    lost = np.mean([source.per_seed for source in sources], axis=0) - target.per_seed
+    return over_seeds(found, lost.tolist(), (-1.0, 1.0))
 
 
 def ratio_difference(
     strong: tuple[Sequence[Values], Values], weak: tuple[Sequence[Values], Values], seed: int, level: float
 ) -> Estimate:
     """Which part of one measure is left on the target, less the same of another; each is (sources, target)."""
-    one, other = (([source.pooled for source in sources], target.pooled) for sources, target in (strong, weak))
-    return bootstrap_ratios(one, other, seed, level=level)
-
-
-def _counted(found: Estimate, *values: Values) -> Estimate:
-    """The estimate with the number of samples, which several seeds do not multiply."""
-    return replace(found, n=sum(len(one.by_seed[0].values) for one in values))
+    one, other = (([source.averaged for source in sources], target.averaged) for sources, target in (strong, weak))
+    left = [
+        target.per_seed / np.maximum(np.mean([source.per_seed for source in sources], axis=0), 1e-9)
+        for sources, target in (strong, weak)
+    ]
+    return over_seeds(bootstrap_ratios(one, other, seed, level=level), (left[0] - left[1]).tolist())

@@ -70,7 +70,7 @@ def loss_changes_of(evidence: Evidence) -> list[LossChange]:
     for part in evidence.where(probe="input-robustness").by("model", "setting"):
         for one in repeats_in(part):
             bound = one.values("loss_bound")
-            proven = None if np.isnan(bound.values).any() else estimate(bound, exact=False, limits=None)
+            proven = None if np.isnan(bound.mean) else estimate(bound, exact=False, limits=None)
             found = estimate(one.values("loss_change"), exact=False, limits=None)
             changes.append(LossChange(one.model, one.domain, one.first.title, found, proven))
     return changes

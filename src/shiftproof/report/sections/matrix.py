@@ -108,7 +108,11 @@ def _share(value: float | None) -> str:
 
 def worst_of(measures: Sequence[Measure], domains: Sequence[str]) -> float:
     """The part of samples that withstand every one of several attacks, as the mean over domains."""
-    left = [np.min([one.samples[domain].values for one in measures], axis=0).mean() for domain in domains]
+    left = []
+    for domain in domains:
+        # of every seed's model, since a sample that one seed loses and another keeps is lost and kept
+        by_seed = zip(*(one.samples[domain].by_seed for one in measures), strict=True)
+        left.append(np.mean([np.min([one.values for one in same], axis=0).mean() for same in by_seed]))
     return float(np.mean(left))
 
 

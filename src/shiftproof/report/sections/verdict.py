@@ -140,7 +140,8 @@ def _compared(shown: Sequence[_Shown], sources: Sequence[str], target: str, seed
     if first is last or not last.measure.mean(sources):
         return
     strong, weak = last.measure.samples, first.measure.samples
-    few = min(sum(float(strong[name].values.sum()) for name in sources), float(strong[target].values.sum()))
+    kept = {name: float(strong[name].averaged.values.sum()) for name in (*sources, target)}
+    few = min(sum(kept[name] for name in sources), kept[target])
     left = ratio_difference(
         ([strong[name] for name in sources], strong[target]),
         ([weak[name] for name in sources], weak[target]),
