@@ -114,7 +114,7 @@ def _main(given: list[str]) -> NoReturn:
 
 def _add_plug_ins() -> None:
     """Enter verbs of installed packages: entry points of the group `shiftproof.verbs`, each a typer command."""
-    known = {str(info.name) for info in (*app.registered_commands, *app.registered_groups)}
+    known = {str(info.name) for info in app.registered_commands} | {str(info.name) for info in app.registered_groups}
     for point in entry_points(group="shiftproof.verbs"):
         if point.name in known:
             # main may be called several times in a process

@@ -19,11 +19,13 @@ MOST = 0.9
 def constant_findings(evidence: Evidence) -> Iterator[Finding]:
     """One warning a model, setting and domain with one answer to all samples: what holds of it there says nothing."""
     for probe, title in (("clean", "the model"), ("certify", "the certified classifier")):
-        for part in evidence.where(probe=probe).by("model", "setting"):
+        for part in evidence.where(probe=probe).by("model", "train_seed", "setting"):
             which = f" ({part[0].title})" if probe == "certify" else ""
             constant = [one.domain for one in part if _is_constant(one)]
             if constant:
-                message = f"{part[0].model}: {title}{which} gives one answer to every sample of {', '.join(constant)}"
+                message = (
+                    f"{part[0].model_title}: {title}{which} gives one answer to every sample of {', '.join(constant)}"
+                )
                 yield Finding("warn", "constant-answer", f"{message}, and is robust there in that alone")
 
 
@@ -52,7 +54,7 @@ def counterfactual_findings(evidence: Evidence) -> Iterator[Finding]:
         actual = lead / constant if constant > 0 else np.where(lead > 0, np.inf, lead)
         broken = (radius > 0) & (radius > actual * (1 + 1e-6) + 1e-6)
         what = (
-            f"{pairs.model}: samples of {pairs.domain} as they would look elsewhere are "
+            f"{pairs.model_title}: samples of {pairs.domain} as they would look elsewhere are "
             f"{pairs['distance'].mean():.3g} away in the representation; {(radius > 0).mean():.0%} are guaranteed to "
             "keep their class"
         )

@@ -49,8 +49,8 @@ class Measurement:
     """What one probe, under one setting, found of one model on one domain.
 
     `facts` hold for all samples: model, domain, probe, setting, title, classifier (base | smoothed | adapted | latent |
-    median: a statement about one is not a statement about another), seed, precision, sampled (all | simple |
-    balanced), seen_in_training (no | unknown | yes), and what the probe adds (norm, units, eps, alpha, guarantee ...).
+    median: a statement about one is not a statement about another), seed, train_seed (where a model was trained with
+    several), precision, sampled (all | simple | balanced), seen_in_training (no | unknown | yes), and what the probe adds (norm, units, eps, alpha, guarantee ...).
     `table` is an Arrow table with a row a sample.
     """
 
@@ -96,6 +96,12 @@ class Measurement:
     def model(self) -> str:
         """The model's name."""
         return str(self.facts["model"])
+
+    @property
+    def model_title(self) -> str:
+        """The model's name, and the seed that trained it where it was trained with several."""
+        seed = self.facts.get("train_seed")
+        return self.model if seed is None else f"{self.model}, seed {seed}"
 
     @property
     def domain(self) -> str:

@@ -21,8 +21,8 @@ _EDGE = 6.5
 
 def order_findings(evidence: Evidence) -> Iterator[Finding]:
     """Failures where the same classifier is certified and yet wrong; where classifiers differ, both numbers."""
-    for part in evidence.by("model", "domain"):
-        yield from _findings(part, f"{part[0].model} on {part[0].domain}")
+    for part in evidence.by("model", "train_seed", "domain"):
+        yield from _findings(part, f"{part[0].model_title} on {part[0].domain}")
 
 
 def order_summary(evidence: Evidence) -> list[Finding]:

@@ -84,7 +84,7 @@ def _measure(probe: Probe, model: nn.Module, domain: Domain, calibration: Domain
         return store.read()
 
 
-def _equal(found: Evidence, whole: Evidence, rows: np.ndarray | None = None) -> bool:  # type: ignore[type-arg]
+def _equal(found: Evidence, whole: Evidence, rows: np.ndarray | None = None) -> bool:
     """Whether two say the same, but for time; `rows` are those of the whole, in the order of what was found."""
     if len(found) != len(whole):
         return False

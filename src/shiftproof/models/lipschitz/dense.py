@@ -59,7 +59,7 @@ class ComputedLinear(Freezable):
 def dense(matrix: Tensor, bias: Tensor | None) -> nn.Linear:
     """A plain dense layer with a given matrix (out x in), which is not trained."""
     # not initialised, which would draw from the global random state
-    layer = nn.utils.skip_init(nn.Linear, 1, 1, bias=bias is not None)
+    layer: nn.Linear = nn.utils.skip_init(nn.Linear, 1, 1, bias=bias is not None)  # type: ignore[no-untyped-call]
     layer.out_features, layer.in_features = matrix.shape
     layer.weight = nn.Parameter(matrix.detach().clone(), requires_grad=False)
     if bias is not None:
