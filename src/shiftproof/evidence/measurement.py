@@ -50,8 +50,8 @@ class Measurement:
 
     `facts` hold for all samples: model, domain, probe, setting, title, classifier (base | smoothed | adapted | latent |
     median: a statement about one is not a statement about another), seed, train_seed (where a model was trained with
-    several), precision, sampled (all | simple | balanced), seen_in_training (no | unknown | yes), and what the probe adds (norm, units, eps, alpha, guarantee ...).
-    `table` is an Arrow table with a row a sample.
+    several), precision, sampled (all | simple | balanced), seen_in_training (no | unknown | yes), and what the probe
+    adds (norm, units, eps, alpha, guarantee ...). `table` is an Arrow table with a row a sample.
     """
 
     facts: Mapping[str, Any]

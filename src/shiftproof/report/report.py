@@ -148,6 +148,17 @@ class Report:
         return order_summary(self.evidence)
 
     @property
+    def seed_words(self) -> list[str]:
+        """What figures and intervals are where models were trained with several seeds; else nothing."""
+        seeds = [seed for seed in self.evidence.distinct("train_seed") if seed is not None]
+        if len(seeds) < 2:
+            return []
+        return [
+            f"Every model was trained with {len(seeds)} seeds ({', '.join(map(str, seeds))}), and figures are means over "
+            "them. Intervals count samples, or groups of them, by a bootstrap, and seeds by their t interval."
+        ]
+
+    @property
     def measured_on(self) -> str:
         """Whether figures rest on samples that a model was trained on."""
         if self.trained_here:

@@ -35,12 +35,14 @@ class Accuracy(Section):
         """What the figures are, and which intervals they have."""
         table = self.report.accuracy
         kind = "a bootstrap over whole groups" if self.report.evidence.grouped else "Clopper-Pearson"
+        kind = kind if not self.report.seed_words else "a bootstrap and a t interval over seeds"
         gap = table.rows[0].gap
         method = f", {gap.method} for the gap, which is the mean over sources less the unseen domain" if gap else ""
         unseen = " Training here used the unseen domain for neither." if gap and self.report.trained_here else ""
         return [
             f"Measured, not guaranteed. Small figures are 95 % intervals, in percent: {kind} for an accuracy{method}. "
-            f"{self.report.measured_on}{unseen}"
+            f"{self.report.measured_on}{unseen}",
+            *self.report.seed_words,
         ]
 
     def cards(self) -> list[Card]:

@@ -61,7 +61,7 @@ class Certified(Section):
 
     def words(self) -> list[str]:
         """What holds for all certificates of the report together."""
-        return [TOGETHER] if any(one.alpha for one in self.report.series) else []
+        return [*([TOGETHER] if any(one.alpha for one in self.report.series) else []), *self.report.seed_words]
 
     def to_json(self) -> list[dict[str, Any]]:
         """All figures of every model, domain and setting."""
