@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 import shiftproof as sp
 from shiftproof.execution import keep_freed_memory
-from shiftproof.models import Architecture
+from shiftproof.models import NetworkBlueprint
 from shiftproof.rng import torch_generator
 from shiftproof.types import Batch
 
@@ -109,7 +109,7 @@ def measure(name: str, shape: tuple[int, ...], images: int, rounds: int) -> dict
         turns["foolbox"] = (foolbox, inputs)
 
     def fresh(laid_out_as: Tensor) -> nn.Module:
-        model = Architecture(name, shape, CLASSES).build()
+        model = NetworkBlueprint(name, shape, CLASSES).build()
         form = torch.channels_last if laid_out_as is last else torch.contiguous_format
         return model.to(memory_format=form)  # type: ignore[no-any-return, call-overload]
 

@@ -11,7 +11,7 @@ import torch
 
 from shiftproof import rng
 from shiftproof.attacks.attack import ATTACKS
-from shiftproof.catalogue import Catalogue
+from shiftproof.catalogue import Catalogue, Method
 from shiftproof.certification import CERTIFIERS
 from shiftproof.domains.registry import DOMAINS
 from shiftproof.errors import UnknownName, UsageError
@@ -134,6 +134,16 @@ def test_groups_of_entry_points_are_those_that_contributors_are_told() -> None:
     catalogues = (ATTACKS, CERTIFIERS, CORRUPTIONS, DOMAINS, MODELS, NOISES, OBJECTIVES, PROBES)
     told = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
     assert [one.group for one in catalogues if f"`{one.group}`" not in told] == []
+
+
+@pytest.mark.parametrize("catalogue", [CERTIFIERS, MODELS, OBJECTIVES], ids=lambda one: one.kind)
+def test_packages_name_their_members_so_that_editors_see_them(catalogue: Catalogue[Method]) -> None:
+    package = importlib.import_module(catalogue._package)
+    own = [entry.cls for entry in catalogue if entry.cls.__module__.startswith("shiftproof.")]
+    assert own
+    assert [cls.__name__ for cls in own if cls.__name__ not in package.__all__] == []
+    assert all(vars(package)[cls.__name__] is cls for cls in own)
+    assert "__getattr__" not in vars(package)
 
 
 def test_a_class_defined_again_replaces_itself() -> None:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shiftproof import attacks, errors, objectives, statistics, testing
-    from shiftproof import certification as certifiers
     from shiftproof.attacks import attack
-    from shiftproof.certification import Certificates, certify
+    from shiftproof.certification import Certificates, certifiers, certify
     from shiftproof.domains import Domain, Domains, held_out, load_domains, validate
     from shiftproof.evidence import metrics
     from shiftproof.models import Normalized, SplitModel, build_model, load_model, save_model
@@ -84,7 +83,7 @@ _HOMES = {
 
 
 # modules that users know under a shorter name
-_MODULES = {"certifiers": "certification", "metrics": "evidence.metrics", "noise": "perturbations.noise"}
+_MODULES = {"certifiers": "certification.certifiers", "metrics": "evidence.metrics", "noise": "perturbations.noise"}
 
 
 def __getattr__(name: str) -> Any:

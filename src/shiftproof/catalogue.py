@@ -12,12 +12,22 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from shiftproof.errors import UnknownName, UsageError
 from shiftproof.types import Range, TextValue
 
-__all__ = ["Catalogue", "Entry", "Method", "checked_options", "choices_of", "options_of", "ranges_of", "to_plain"]
+__all__ = [
+    "Catalogue",
+    "Entry",
+    "Method",
+    "checked_options",
+    "choices_of",
+    "optional",
+    "options_of",
+    "ranges_of",
+    "to_plain",
+]
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -225,6 +235,28 @@ class Method:
     def to_config(self) -> dict[str, Any]:
         """Name and options in a form that fits into JSON, from which `Catalogue.make` makes it again."""
         return {"name": self.name, **{name: to_plain(getattr(self, name)) for name in options_of(type(self))}}
+
+
+if TYPE_CHECKING:
+    optional = property
+else:
+
+    class optional:  # noqa: N801 - used like `property`
+        """A member of a contract that has a default: like `property`, but whoever implements the contract may write
+        an option (a field, with or without a default), a constant or a property of that name instead."""
+
+        def __init__(self, default: Callable[[Any], Any]) -> None:
+            self.default = default
+            self.__doc__ = default.__doc__
+
+        def __set_name__(self, owner: type, name: str) -> None:
+            self.name = name
+
+        def __get__(self, instance: Any, owner: type) -> Any:
+            if instance is None:
+                # or a dataclass would take it for the default of an option of that name
+                raise AttributeError(f"{owner.__name__}.{self.name} is known of an instance, not of the class")
+            return self.default(instance)
 
 
 def to_plain(value: Any) -> Any:

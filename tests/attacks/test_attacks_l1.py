@@ -20,7 +20,7 @@ from shiftproof.perturbations import Threat
 from shiftproof.perturbations.l1 import project_in_box, sparse_direction, worst_linear_change
 from shiftproof.perturbations.threat import inside
 from shiftproof.rng import torch_generator
-from shiftproof.runs.plan import EFFORTS, _attack
+from shiftproof.runs.efforts import EFFORTS, _attack
 
 
 def generator(*keys: str | int) -> torch.Generator:
@@ -188,4 +188,4 @@ def test_no_weaker_than_peers(trained: tuple[nn.Module, Domain]) -> None:
 
 
 def test_audits_attack_l1_with_the_ensemble() -> None:
-    assert _attack(Threat("l1", 8.0), EFFORTS[0])["name"] == "ensemble"
+    assert _attack(Threat("l1", 8.0), EFFORTS[0]).name == "ensemble"

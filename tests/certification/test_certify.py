@@ -210,7 +210,7 @@ def test_a_model_that_fails_on_noise_alone_is_refused() -> None:
         lambda: smoothing(n=1.5),
         lambda: smoothing(alpha=0.0),
         lambda: smoothing(alpha=1.0),
-        lambda: smoothing(alpha="0.1"),
+        lambda: smoothing(alpha="a tenth"),
         lambda: smoothing(alpha=float("nan")),
         lambda: smoothing(noise=0.25),
         lambda: smoothing(stop="soon"),

@@ -16,8 +16,8 @@ from shiftproof.certification.bounds.interval import Box, InputBall, layers_of, 
 from shiftproof.certification.input_robustness import Measured, input_robustness
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError, UsageError
+from shiftproof.models.layers import Gray
 from shiftproof.models.lipschitz import GroupSort, MaxMin, ScaledAvgPool2d
-from shiftproof.models.networks.layers import Gray
 from shiftproof.models.networks.resnet import PreActBlock
 from shiftproof.perturbations import Threat
 from shiftproof.perturbations.threat import random_start, random_surface

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import shiftproof as sp
 from shiftproof.cli.main import main
-from shiftproof.cli.options import say, show_findings
+from shiftproof.cli.show import say, show_findings
 from shiftproof.domains import load_domains
 from shiftproof.errors import DataError, ModelError, UsageError
 from shiftproof.execution import progress_bar

@@ -153,11 +153,7 @@ def test_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
 def _reports(run: Call, folder: Path) -> None:
     _, out, _ = run("report", folder, "--format", "csv,latex")
     assert [Path(line).name for line in out.split()] == [
-        "accuracy.csv",
-        "accuracy.tex",
-        "measures.csv",
-        "corrupted.csv",
-        "certified.csv",
+        f"{table}.{suffix}" for table in ("measures", "accuracy", "corrupted", "certified") for suffix in ("csv", "tex")
     ]
 
 

@@ -19,7 +19,7 @@ from shiftproof.errors import ConformanceError, DataError, DataNotFound, Unknown
 from shiftproof.perturbations import rotate
 from shiftproof.testing import check_domains
 
-ON_DISK = [entry.name for entry in DOMAINS if getattr(entry.cls, "files", ())]
+ON_DISK = [entry.name for entry in DOMAINS if entry.cls.files]
 EMBEDDED = [entry.name for entry in DOMAINS if entry.name not in (*ON_DISK, *PREFIXED)]
 
 
@@ -42,7 +42,7 @@ def test_missing_data_says_what_where_and_how(name: str, tmp_path: Path, monkeyp
         load_domains(name)
     message = str(caught.value)
     assert repr(name) in message
-    assert DOMAINS[name].cls.files[0] in message  # type: ignore[attr-defined]
+    assert DOMAINS[name].cls.files[0] in message
     assert str(tmp_path) in message
     assert "Expected:" in message
 

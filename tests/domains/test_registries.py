@@ -30,8 +30,8 @@ from shiftproof.domains.registries.convert import content_digest, read_idx
 from shiftproof.domains.registry import data_folder
 from shiftproof.errors import DataError, DataNotFound, ModelError, StorageError, UnknownName, UsageError
 from shiftproof.models import SplitModel, load_model, read_card, save_model
+from shiftproof.models.layers import Normalize
 from shiftproof.models.load import check_trained
-from shiftproof.models.networks.layers import Normalize
 from shiftproof.testing import check_domains
 
 Call = Callable[..., tuple[int, str, str]]

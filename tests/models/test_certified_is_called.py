@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import shiftproof as sp
 from shiftproof.errors import ModelError, NotAFunction
-from shiftproof.models.networks.layers import Normalize
+from shiftproof.models.layers import Normalize
 
 FAR = 3.25
 INPUTS = torch.randint(0, 256, (12, 1, 6, 6), generator=torch.Generator().manual_seed(1)) / 255.0

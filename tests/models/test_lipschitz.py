@@ -15,6 +15,7 @@ import shiftproof as sp
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError, UnknownConstant, UnknownName, UsageError
 from shiftproof.models.files import fingerprint, save_model
+from shiftproof.models.layers import Gray, Normalize
 from shiftproof.models.lipschitz import (
     CayleyConv2d,
     CayleyLinear,
@@ -31,7 +32,6 @@ from shiftproof.models.lipschitz.constants import constants, lipschitz_bound
 from shiftproof.models.lipschitz.fourier import circulate, spectrum
 from shiftproof.models.lipschitz.frozen_conv import FrozenConv2d
 from shiftproof.models.lipschitz.measure import measure_lipschitz
-from shiftproof.models.networks.layers import Gray, Normalize
 from shiftproof.models.networks.resnet import PreActBlock
 from shiftproof.models.prepared.prepare import prepare
 from shiftproof.models.prepared.rewrite import rewrite

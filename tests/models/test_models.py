@@ -17,7 +17,7 @@ from shiftproof.domains import load_domains
 from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.models import (
     MODELS,
-    Architecture,
+    NetworkBlueprint,
     Normalized,
     SplitModel,
     build_model,
@@ -111,7 +111,7 @@ def test_a_saved_model_needs_no_published_weights(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize("side", [1, 2, 7, 28])
 def test_efficientnet_takes_small_images_and_draws_nothing(side: int, size: int | None) -> None:
     options = {"weights": "none", "size": size}
-    gray, colour = (Architecture("efficientnet-lite0", (c, side, side), 2, options).build() for c in (1, 3))
+    gray, colour = (NetworkBlueprint("efficientnet-lite0", (c, side, side), 2, options).build() for c in (1, 3))
     inputs, state = torch.rand(4, 1, side, side), torch.get_rng_state()
     assert torch.allclose(gray(inputs), colour(inputs.repeat(1, 3, 1, 1)), atol=1e-6)
     assert torch.equal(torch.get_rng_state(), state)

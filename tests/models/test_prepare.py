@@ -13,7 +13,7 @@ from shiftproof.certification.sampling.exact import ExactLayer
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.models import MODELS
-from shiftproof.models.networks.layers import Gray, Normalize
+from shiftproof.models.layers import Gray, Normalize
 from shiftproof.models.prepared.prepare import prepare
 
 SHAPE = (3, 16, 16)

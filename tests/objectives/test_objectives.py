@@ -14,7 +14,6 @@ from conftest import needs_data
 from torch import Tensor, nn
 
 import shiftproof as sp
-from shiftproof.catalogue import plain_options
 from shiftproof.errors import ConformanceError, UsageError
 from shiftproof.models.files import fingerprint
 from shiftproof.objectives import OBJECTIVES
@@ -44,7 +43,7 @@ def test_the_names_of_the_design_are_there() -> None:
     assert {name for name in NAMES if kept[name] == "robust-source-validation"} == set(ADVERSARIAL)
 
 
-class _Cheat(sp.objectives.ERM):  # type: ignore[misc, name-defined]
+class _Cheat(sp.objectives.ERM):
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         return Loss(self.total(model, batch))
 
@@ -206,7 +205,7 @@ def test_options_are_checked_in_python(make: Callable[[Any], Any], sentence: str
 
 def test_a_threat_is_written_as_it_is_read() -> None:
     made = sp.objectives.TRADES("linf:8/255")
-    assert made == sp.objectives.TRADES(plain_options(made)["threat"])
+    assert made == sp.objectives.TRADES(made.to_config()["threat"])
     assert made.threat == Threat("linf", 8 / 255)
 
 

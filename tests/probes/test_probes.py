@@ -107,7 +107,7 @@ class TestCorrupt:
 
 class TestSearch:
     def test_reaches_more_with_more_room(self, network: nn.Module, digits: Domain, tmp_path: Path) -> None:
-        from shiftproof.report.searched import searched_of
+        from shiftproof.report.sections.search import searched_of
 
         probe = PROBES.create("search", {"threat": "l2:2", "eps": [0.2, 0.6], "steps": 40, "lr": 0.3})
         rows = rows_of(probe, network, digits, tmp_path)
@@ -123,7 +123,7 @@ class TestSearch:
         assert (nearest["prediction"] != before).all()
 
     def test_two_searches_are_two_tables(self, network: nn.Module, digits: Domain, tmp_path: Path) -> None:
-        from shiftproof.report.searched import searched_of
+        from shiftproof.report.sections.search import searched_of
 
         probes = [{"threat": "l2:0.5", "steps": 5}, {"threat": "linf:0.1", "eps": 0.05, "steps": 5}]
         found = [rows_of(PROBES.create("search", options), network, digits, tmp_path) for options in probes]
@@ -140,7 +140,7 @@ class TestSearch:
 def test_change_of_the_loss_is_between_what_is_found_and_proven(
     network: nn.Module, digits: Domain, tmp_path: Path
 ) -> None:
-    from shiftproof.report.searched import loss_changes_of
+    from shiftproof.report.sections.loss_change import loss_changes_of
 
     evidence = rows_of(
         PROBES.create("input-robustness", {"threat": "linf:0.02", "steps": 10}), network, digits, tmp_path

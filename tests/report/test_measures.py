@@ -13,11 +13,13 @@ from shiftproof.evidence import Column, Evidence, Measurement
 from shiftproof.evidence.checks import constant_findings
 from shiftproof.evidence.order import order_findings, order_summary
 from shiftproof.perturbations.threat import eps_text
-from shiftproof.report.corrupted import corrupted_map, corrupted_of
-from shiftproof.report.matrix import matrices_of
-from shiftproof.report.measures import measures_of, side_by_side
+from shiftproof.report.measures import measures_of
 from shiftproof.report.requirements import Certifiable, Measurable, Requirement
-from shiftproof.report.verdict import verdict_of
+from shiftproof.report.sections.corrupted import corrupted_map, corrupted_of
+from shiftproof.report.sections.matrix import matrices_of
+from shiftproof.report.sections.measures import side_by_side
+from shiftproof.report.sections.verdict import verdict_of
+from shiftproof.report.tables import csv_file
 
 N = 100
 
@@ -91,7 +93,7 @@ def test_rows_stand_in_their_order_with_gaps(evidence: Evidence) -> None:
     assert (last.accuracy["photo"].value, last.accuracy["sketch"].value) == (0.58, 0.12)
     assert last.gap is not None
     assert last.gap.value == pytest.approx(0.46)
-    assert table.csv().count("\n") == 1 + 6 * 3
+    assert csv_file([table.to_table({})]).count("\n") == 1 + 6 * 3
 
 
 def test_verdict_in_plain_words(evidence: Evidence) -> None:
@@ -168,7 +170,7 @@ class TestCorrupted:
         assert found.groups == {"noise": pytest.approx(0.6), "weather": pytest.approx(0.3)}
         assert found.worst == ("snow", pytest.approx(0.2))
         assert found.constants == "cifar"
-        assert corrupted_map([found], "sketch")["layer"]
+        assert corrupted_map([found], "sketch").specification["layer"]
 
     def test_measure_is_the_mean_by_sample(self) -> None:
         parts = Evidence.concat(self.rows("sketch", fog=43, snow=23))
@@ -187,8 +189,8 @@ class TestMatrix:
         assert matrix.sizes == (0.0, 0.25, 0.5)
         assert matrix.values["unseen"]["m", 0.5] == pytest.approx(0.3)
         assert matrix.values["sources"]["m", 0.0] == pytest.approx(0.9)
-        assert matrix.chart("unseen")["layer"]
-        assert matrix.csv().count("\n") == 1 + 2 * 3
+        assert matrix.chart("matrix", "unseen").specification["layer"]
+        assert csv_file(matrix.tables("matrix")).count("\n") == 1 + 2 * 3
 
     def test_one_size_is_no_matrix(self) -> None:
         assert matrices_of(Evidence.concat([rows("a", "clean", 90), attacked("a", 60)]), ["a"], None) == []

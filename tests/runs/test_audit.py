@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -19,14 +18,19 @@ from shiftproof.certification import CERTIFIERS
 from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import CheckFailed, DataError, UsageError
+from shiftproof.execution import parse_duration
 from shiftproof.execution.tables import hash_table
 from shiftproof.perturbations.deformation import as_ball
-from shiftproof.runs.audit import audit, plan_audit
-from shiftproof.runs.plan import EFFORTS, Wanted, fitting_plan, parse_budget
-from shiftproof.runs.subject import Subject, usual_certifiers
+from shiftproof.probes import Probe
+from shiftproof.probes.attack import Attack
+from shiftproof.probes.corrupt import Corrupt
+from shiftproof.runs import efforts
+from shiftproof.runs.audit import audit, audit_study, plan_audit, usual_certifiers
+from shiftproof.runs.budget import plan_probes
+from shiftproof.runs.efforts import EFFORTS, Questions
+from shiftproof.runs.prepare import Prepared, prepare_study
+from shiftproof.runs.sources import ModelSource
 
-MODULE = importlib.import_module("shiftproof.runs.audit")
-PLAN = importlib.import_module("shiftproof.runs.plan")
 Run = Callable[..., tuple[int, str, str]]
 QUICK = {"seed": 0, "limit": 16, "corruptions": ["fog", "contrast"], "severities": [3], "progress": "off"}
 
@@ -35,7 +39,7 @@ QUICK = {"seed": 0, "limit": 16, "corruptions": ["fog", "contrast"], "severities
 def _least_effort() -> Iterator[None]:
     """Audits here ask as little as they can: what they say is looked at, not how hard they tried."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PLAN, "DEFAULT", EFFORTS[-1])
+        patch.setattr(efforts, "DEFAULT", EFFORTS[-1])
         yield
 
 
@@ -67,6 +71,16 @@ def ran(digits: tuple[Domains, Domain], fitted: nn.Module, tmp_path_factory: pyt
     """A whole audit, small."""
     sources, out = digits[0].select(["angle=0", "angle=45"]), tmp_path_factory.mktemp("audit") / "run"
     return audit(fitted, sources, digits[1], certifiers=[smoothing()], threats=["l2:0.25"], out=out, **QUICK)
+
+
+def prepared(
+    model: nn.Module, few: tuple[Domains, Domain], card: dict[str, object] | None = None, **options: object
+) -> Prepared:
+    """Model and data of an audit, before anything is asked."""
+    sources, target = few
+    source = replace(ModelSource.make(model), known=card or {})
+    places = Domains("given", [*sources, target])
+    return prepare_study(audit_study(places, source, "model", sources.names, target.name, options))
 
 
 def smoothing(n: int = 300) -> RandomizedSmoothing:
@@ -130,27 +144,20 @@ def test_an_audit_that_was_stopped_ends_the_same(
 ) -> None:
     options = {**QUICK, "certifiers": [smoothing()], "threats": ["l2:0.25"]}
     whole = audit(fitted, *few, out=tmp_path / "whole", **options)
-    real, calls = MODULE.measure_models, []
-
-    def stopped(*arguments: object, **named: object) -> object:
-        from shiftproof.probes.corrupt import Corrupt
-
-        monkeypatch.setattr(Corrupt, "collect", interrupted)
-        return real(*arguments, **named)  # type: ignore[arg-type]
+    calls = []
 
     def interrupted(*_: object) -> None:
         calls.append(1)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(MODULE, "measure_models", stopped)
+        patched.setattr(Corrupt, "collect", interrupted)
         with pytest.raises(KeyboardInterrupt):
             audit(fitted, *few, out=tmp_path / "part", **options)
-    monkeypatch.undo()
     assert calls
     assert (tmp_path / "part" / "run.json").is_file()
     # a budget is resolved once: what a trial says now does not count
-    monkeypatch.setattr(MODULE, "fitting_plan", lambda *_: pytest.fail("the plan was made again"))
+    monkeypatch.setattr("shiftproof.runs.plan.plan_probes", lambda *_, **__: pytest.fail("the plan was made again"))
     continued = audit(fitted, *few, out=tmp_path / "part", **options)
     one, other = (run.evidence.to_arrow().drop(["seconds"]) for run in (continued, whole))
     # bit by bit: what is not a number is equal to itself
@@ -160,7 +167,7 @@ def test_an_audit_that_was_stopped_ends_the_same(
 def test_a_folder_of_another_audit_is_refused(few: tuple[Domains, Domain], fitted: nn.Module, tmp_path: Path) -> None:
     options = {**QUICK, "certifiers": [smoothing()], "out": tmp_path / "run"}
     audit(fitted, *few, threats=["l2:0.25"], **options)
-    with pytest.raises(UsageError, match="differs in threats"):
+    with pytest.raises(UsageError, match="holds a run with other probes"):
         audit(fitted, *few, threats=["l2:0.5"], **options)
 
 
@@ -219,66 +226,74 @@ class TestPlantedFaults:
 
 
 class TestBudget:
-    def wanted(self) -> Wanted:
-        certifier = {"name": "randomized-smoothing", "noise": {"name": "gaussian", "sigma": 0.25}}
-        return Wanted((as_ball("l2:0.5"),), (certifier,), ("fog",))
+    def wanted(self) -> Questions:
+        certifier = RandomizedSmoothing(sp.noise.Gaussian(0.25))
+        return Questions((as_ball("l2:0.5"),), ((certifier, frozenset()),), ("fog",))
+
+    def efforts(self) -> list[list[Probe]]:
+        return [self.wanted().probes(effort) for effort in EFFORTS]
 
     @pytest.mark.slow
     def test_more_time_asks_harder(self, few: tuple[Domains, Domain], fitted: nn.Module) -> None:
         measured = [few[1].subset(np.arange(40))]
-        plans = [fitting_plan(self.wanted(), fitted, measured, time, 1) for time in (3600.0, 1e9)]
-        votes = [plan.probes[-1]["certifier"]["n"] for plan in plans]
+        plans = [plan_probes(self.efforts(), [fitted], measured, time, 1) for time in (3600.0, 1e9)]
+        votes = [plan.probes[-1].certifier.n for plan in plans]
         assert votes[-1] == EFFORTS[0].n
         assert votes == sorted(votes)
         assert [plan.prefix for plan in plans] == [None, None]
         with pytest.raises(UsageError, match="the budget of 1 s can't be kept"):
-            fitting_plan(self.wanted(), fitted, measured, 1.0, 1)
+            plan_probes(self.efforts(), [fitted], measured, 1.0, 1)
 
     def test_one_that_is_too_short_is_said(
         self, few: tuple[Domains, Domain], fitted: nn.Module, tmp_path: Path
     ) -> None:
         with pytest.raises(UsageError, match="the budget of 1 s can't be kept"):
-            plan_audit(Subject(fitted, *few), self.wanted(), 20, "1s", out=tmp_path / "run", progress="off")
+            plan_audit(prepared(fitted, few, limit=20, budget="1s"), self.wanted(), tmp_path / "run", progress="off")
         assert not (tmp_path / "run").exists()
 
     def test_without_one_it_is_the_usual_effort(self, few: tuple[Domains, Domain], fitted: nn.Module) -> None:
-        plan = fitting_plan(self.wanted(), fitted, [few[1].subset(np.arange(10))], None, 1)
-        assert plan.probes == self.wanted().probes(PLAN.DEFAULT)
-        assert plan.seconds > 0
+        planned = plan_audit(prepared(fitted, few, limit=10), self.wanted(), progress="off")
+        assert list(planned.study.probes) == self.wanted().probes(efforts.DEFAULT)
+        assert planned.plan is not None
+        assert planned.plan.seconds > 0
 
     def test_what_was_asked_for_stays(self) -> None:
-        wanted = replace(self.wanted(), severities=(5,), certifiers=({**self.wanted().certifiers[0], "n": 77},))
+        told = (RandomizedSmoothing(sp.noise.Gaussian(0.25), n=77), frozenset({"n"}))
+        wanted = replace(self.wanted(), severities=(5,), certifiers=(told,))
         for effort in EFFORTS:
             probes = wanted.probes(effort)
-            assert probes[-1]["certifier"]["n"] == 77
-            assert probes[-2]["severities"] == [5]
+            assert probes[-1].certifier.n == 77
+            assert probes[-2].severities == (5,)
 
     @pytest.mark.parametrize("text", ["", "20", "m", "-3m", "0s", "1 day"])
     def test_a_time_that_is_none(self, text: str) -> None:
         with pytest.raises(UsageError, match="the budget is"):
-            parse_budget(text)
+            parse_duration(text)
 
     def test_a_smoothed_vote_is_attacked_where_norms_match(self) -> None:
         wanted = replace(self.wanted(), threats=(as_ball("l2:0.5"), as_ball("linf:0.1"), as_ball("rotation:0.2")))
-        attacks = [probe for probe in wanted.probes(EFFORTS[-1]) if probe["name"] == "attack"]
-        assert [probe["attack"]["name"] for probe in attacks] == ["ensemble", "ensemble", "spatial", "pgd"]
-        assert "smoothed" in attacks[-1]
-        turned = {"name": "randomized-smoothing", "noise": {"name": "rotation", "sigma": 0.5}}
-        attacks = replace(wanted, certifiers=(turned,)).probes(EFFORTS[-1])
-        assert [probe["attack"]["name"] for probe in attacks if "smoothed" in probe] == ["spatial"]
+        attacks = self.attacks(wanted)
+        assert [probe.attack.name for probe in attacks] == ["ensemble", "ensemble", "spatial", "pgd"]
+        assert attacks[-1].smoothed is not None
+        turned = (RandomizedSmoothing(sp.noise.Rotation(0.5)), frozenset[str]())
+        attacks = self.attacks(replace(wanted, certifiers=(turned,)))
+        assert [probe.attack.name for probe in attacks if probe.smoothed is not None] == ["spatial"]
+
+    def attacks(self, wanted: Questions) -> list[Attack]:
+        return [probe for probe in wanted.probes(EFFORTS[-1]) if isinstance(probe, Attack)]
 
 
 class TestUsual:
     def test_sigma_is_that_of_the_training(self, few: tuple[Domains, Domain], fitted: nn.Module) -> None:
-        known = Subject(fitted, few[0], few[1], card={"objective": {"name": "gaussian", "sigma": 0.12}})
-        assert usual_certifiers(known)[0]["noise"]["sigma"] == 0.12
-        assert usual_certifiers(replace(known, card={}))[0]["noise"]["sigma"] == 0.25
+        known = prepared(fitted, few, card={"objective": {"name": "gaussian", "sigma": 0.12}})
+        assert usual_certifiers(known)[0].noise == sp.noise.Gaussian(0.12)
+        assert usual_certifiers(prepared(fitted, few))[0].noise == sp.noise.Gaussian(0.25)
 
     def test_a_lipschitz_network_has_margins_too(self, few: tuple[Domains, Domain], fitted: nn.Module) -> None:
         cayley = sp.build_model("mlp-cayley", few[0], width=16).eval()
-        names = [one["name"] for one in usual_certifiers(Subject(cayley, *few))]
+        names = [one.name for one in usual_certifiers(prepared(cayley, few))]
         assert names == ["randomized-smoothing", "latent-margin"]
-        assert len(usual_certifiers(Subject(fitted, *few))) == 1
+        assert len(usual_certifiers(prepared(fitted, few))) == 1
 
 
 class TestBadInput:
@@ -469,8 +484,8 @@ def test_planning_looks_before_it_writes(
     few: tuple[Domains, Domain], fitted: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shiftproof.probes.costs._TRIAL_SECONDS", 0.1)
-    subject = Subject(fitted, *few)
-    wanted = Wanted((as_ball("l2:0.25"),), tuple(usual_certifiers(subject)), ())
-    planned = plan_audit(subject, wanted, 10, "2m", out=tmp_path / "run", progress="off")
-    assert [len(domain) for domain in planned.data.measured] == [10, 10, 10]
+    known = prepared(fitted, few, limit=10, budget="2m")
+    certifiers = tuple((one, frozenset[str]()) for one in usual_certifiers(known))
+    planned = plan_audit(known, Questions((as_ball("l2:0.25"),), certifiers, ()), tmp_path / "run", progress="off")
+    assert [len(domain) for domain in planned.prepared.data.measured] == [10, 10, 10]
     assert not (tmp_path / "run").exists()

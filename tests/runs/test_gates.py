@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -16,11 +15,12 @@ from shiftproof.domains import Domain
 from shiftproof.execution import progress_bar
 from shiftproof.probes.clean import Clean
 from shiftproof.probes.costs import seconds_a_sample
-from shiftproof.runs.plan import EFFORTS, fitting_plan
+from shiftproof.runs import efforts
+from shiftproof.runs.budget import plan_probes
+from shiftproof.runs.efforts import EFFORTS
 from shiftproof.runs.scale import scale_findings
 from shiftproof.runs.trial import Stopwatch
 
-PLAN = importlib.import_module("shiftproof.runs.plan")
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -28,7 +28,7 @@ Run = Callable[..., tuple[int, str, str]]
 def _least_effort() -> Iterator[None]:
     """Audits here ask as little as they can."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PLAN, "DEFAULT", EFFORTS[-1])
+        patch.setattr(efforts, "DEFAULT", EFFORTS[-1])
         yield
 
 
@@ -194,11 +194,11 @@ class TestBudget:
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        def hopeful(wanted: Any, model: Any, measured: Any, budget: float, *_: Any) -> Any:
+        def hopeful(asked: Any, models: Any, measured: Any, budget: float, *_: Any, **__: Any) -> Any:
             assert budget == 1.0
-            return fitting_plan(wanted, model, measured, None, 1)
+            return plan_probes(asked[-1:], models, measured, None, 1)
 
-        monkeypatch.setattr(importlib.import_module("shiftproof.runs.audit"), "fitting_plan", hopeful)
+        monkeypatch.setattr("shiftproof.runs.plan.plan_probes", hopeful)
         audit = [*arguments("toys:two_classes"), "--budget", "1s", "--limit", 4, "--out", tmp_path / "run", "--json"]
         code, out, err = run(*audit)
         assert code == 0, err

@@ -29,8 +29,8 @@ from shiftproof.evidence import EvidenceStore
 from shiftproof.execution import Journal, read_json
 from shiftproof.models.files import read_weights
 from shiftproof.probes import PROBES, run_probe
-from shiftproof.report.attacked import attacked_csv, attacked_of
 from shiftproof.report.cells import csv_text, latex_cell, markdown_cell
+from shiftproof.report.sections.attacked import attacked_of, attacked_records
 from shiftproof.runs import parse_study, run_study
 from shiftproof.runs.study_files import apply_override
 
@@ -277,7 +277,7 @@ def test_attacked_tables_hold_no_formulas(tmp_path: Path) -> None:
     model, store = sp.build_model("mlp", few, width=4).eval(), EvidenceStore(tmp_path)
     for name, options in (("clean", {}), ("attack", {"attack": {"threat": "l2:0.1", "steps": 1}})):
         run_probe(PROBES.create(name, options), model, few, store, progress="off")
-    assert ",'=1+1," in attacked_csv(attacked_of(store.read()))
+    assert ",'=1+1," in csv_text(attacked_records(attacked_of(store.read())).rows)
 
 
 def test_markdown_and_latex_hold_no_markup() -> None:

@@ -141,10 +141,10 @@ def test_another_study_does_not_overwrite_a_run(finished: Path) -> None:
 
 
 def test_the_hash_covers_what_changes_a_number_and_nothing_else() -> None:
-    from shiftproof.runs.identity import digest, resolved
+    from shiftproof.runs.identity import digest, study_identity
 
     def hashed(text: str) -> str:
-        return digest(resolved(parse_study(text, "s", "s")))
+        return digest(study_identity(parse_study(text, "s", "s")))
 
     assert hashed(SMALL) == hashed(SMALL + "title: Another title\nabout: words\n")
     assert hashed(SMALL) == hashed(
@@ -296,7 +296,7 @@ def test_a_study_on_groups(tmp_path: Path) -> None:
     models = "models:\n  m: {model: cnn, training: {steps: 4, batch: 8, evaluate_every: 4}}\n"
     run = run_study(parse_study(f"data: colon\ntarget: site-5\n{models}", "s", "s"), tmp_path / "run")
     assert run.evidence.grouped
-    row = run.content().table().rows[0]
+    row = run.content().accuracy.rows[0]
     assert {estimate.method for estimate in row.accuracy.values()} == {"one-sample bootstrap"}
     assert "a bootstrap over whole groups" in run.report().read_text()
 

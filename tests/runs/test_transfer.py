@@ -14,13 +14,13 @@ from torch import nn
 from shiftproof.certification import CERTIFIERS, certify
 from shiftproof.domains import Domain, Domains, load_domains
 from shiftproof.errors import ModelError, StudyError, UnknownName, UsageError
-from shiftproof.models import Architecture, SplitModel, build_model, load_model, save_model
+from shiftproof.models import NetworkBlueprint, SplitModel, build_model, load_model, save_model
+from shiftproof.models.heads import Head
 from shiftproof.models.lipschitz import MaxMin, RowL1Linear, RowL2Linear, frozen
-from shiftproof.models.networks.heads import Head
 from shiftproof.rng import seeded_globals
 from shiftproof.runs import find_study, open_run, parse_study, run_study
 from shiftproof.runs.estimate import estimate_study
-from shiftproof.runs.identity import digest, resolved
+from shiftproof.runs.identity import digest, study_identity
 from shiftproof.runs.models import load_trained
 from shiftproof.runs.seen import seen_domains
 from shiftproof.training import Fit, train
@@ -82,13 +82,13 @@ def test_the_usual_head_begins_with_the_bits_it_always_had() -> None:
 def test_an_architecture_comes_back_from_json() -> None:
     model = build_model("cnn", COLORED, gray=True, width=4, head="row-l2", head_layers=3, head_bound=2.0)
     record = json.loads(json.dumps(model.architecture.as_dict()))  # type: ignore[union-attr]
-    assert Architecture.from_dict(record) == model.architecture
+    assert NetworkBlueprint.from_dict(record) == model.architecture
     assert record["head"] == {"head": "row-l2", "head_layers": 3, "head_width": 256, "head_bound": 2.0}
     with pytest.raises(ModelError, match=r"is damaged at architecture.head.head"):
-        Architecture.from_dict({**record, "head": {"head": "round"}})
+        NetworkBlueprint.from_dict({**record, "head": {"head": "round"}})
     # files that were written before there were heads to choose
     del record["head"]
-    assert Architecture.from_dict(record).head == Head()
+    assert NetworkBlueprint.from_dict(record).head == Head()
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_a_study_in_two_phases(finished: Path) -> None:
     assert "pre-trained on rotated-digits: erm" in facts["model small"]
     assert "head=" not in facts["model free"]
     extractor = load_model(f"file:{finished / 'models' / 'small-pretrained.safetensors'}")
-    models = {name: load_trained(study, DIGITS, finished, name) for name in study.models}
+    models = {member.name: load_trained(study, DIGITS, finished, member) for member in study.members}
     encoders = {name: weights(model.encoder) for name, model in models.items()}  # type: ignore[arg-type]
     before = weights(extractor.encoder)  # type: ignore[arg-type]
     # BatchNorm statistics included
@@ -302,7 +302,7 @@ def test_a_run_is_completed_from_the_phase_that_is_there(finished: Path, tmp_pat
 
 def test_the_hash_of_a_study_covers_the_first_phase() -> None:
     def hashed(text: str) -> str:
-        return digest(resolved(parse_study(text, "s", "s")))
+        return digest(study_identity(parse_study(text, "s", "s")))
 
     changes = [("angle=30", "angle=15"), ("head_layers: 2", "head_layers: 3"), ("source:", "seed: 3, source:")]
     assert len({hashed(TRANSFER), *(hashed(TRANSFER.replace(*change)) for change in changes)}) == 4
@@ -352,7 +352,7 @@ def test_paths_and_overrides_reach_the_first_phase(images: Callable[..., Path], 
     assert phases.pop("b") is None
     # what the file says once by an alias is changed for one model alone
     assert {name: one.training["steps"] for name, one in phases.items() if one} == {"a": 8, "c": 7, "d": 7}
-    assert {one.data.name for one in phases.values() if one} == {"folder:studies/../images"}
+    assert {one.data.source for one in phases.values() if one} == {"folder:studies/../images"}
     assert all(spec.pretrain for spec in find_study("quickstart", ["pretrain.data=digits"]).models.values())
 
 

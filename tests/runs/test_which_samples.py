@@ -25,9 +25,9 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture(autouse=True)
 def _least_effort(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which samples are measured is looked at here, not how hard."""
-    from shiftproof.runs import plan
+    from shiftproof.runs import efforts
 
-    monkeypatch.setattr(plan, "DEFAULT", plan.EFFORTS[-1])
+    monkeypatch.setattr(efforts, "DEFAULT", efforts.EFFORTS[-1])
 
 
 def domain_of(correct: np.ndarray, groups: np.ndarray | None = None) -> Domain:

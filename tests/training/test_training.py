@@ -45,7 +45,7 @@ def test_it_learns_the_shortcut_and_the_gray_model_does_not() -> None:
 
 
 def test_named_parts_of_a_loss_are_in_the_history() -> None:
-    class Halves(sp.objectives.ERM):  # type: ignore[misc, name-defined]
+    class Halves(sp.objectives.ERM):
         def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
             total = super().loss(model, batch, generator).total
             return Loss(total, half=total / 2)

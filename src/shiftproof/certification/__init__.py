@@ -1,6 +1,4 @@
-"""What is guaranteed: certificates, and the certifiers that give them. `sp.certifiers.RandomizedSmoothing`."""
-
-from typing import Any
+"""What is guaranteed: certificates, how they are made, and which apply. Certifiers are in `sp.certifiers`."""
 
 from shiftproof.certification.calibration import Calibration
 from shiftproof.certification.certificates import ABSTAIN, Certificates
@@ -29,11 +27,3 @@ __all__ = [
     "input_robustness",
     "transferred_radius",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    return CERTIFIERS.class_named(name)
-
-
-def __dir__() -> list[str]:
-    return [*__all__, *(entry.cls.__name__ for entry in CERTIFIERS)]

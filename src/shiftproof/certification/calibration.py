@@ -14,19 +14,24 @@ from torch import Tensor
 
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import DataError, UsageError
-from shiftproof.types import IntArray
+from shiftproof.types import IntArray, TextValue
 
 __all__ = ["Calibration", "CalibrationOption", "calibration_images"]
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(TextValue):
     """Frozen images (N x shape in [0, 1]), with labels where something is chosen by them; told apart by their hash."""
 
     name: str
     hash: str
     inputs: Tensor = field(repr=False, compare=False)
     labels: IntArray | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def spec(self) -> str:
+        """Name and hash: what tells these images from others. Images themselves do not fit into a text."""
+        return f"{self.name} ({self.hash})"
 
     @classmethod
     def of(cls, images: Domain | Domains | Tensor, count: int | None = None) -> Calibration:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.stats import binom
-from torch import Tensor
+from torch import Tensor, nn
 
-from shiftproof.attacks.victim import Base, Smoothed, Victim, frozen
+from shiftproof.attacks.victim import Base, Smoothed, frozen
 from shiftproof.certification.plain_votes import count_votes_of_each, standard_noise
+from shiftproof.perturbations.noise import Noise
 from shiftproof.rng import numpy_generator
 from shiftproof.types import FloatArray, IntArray
 
@@ -21,7 +23,6 @@ __all__ = [
     "CertifiedBase",
     "CertifiedClassifier",
     "CertifiedVote",
-    "JudgedClassifier",
     "Judgement",
     "Mask",
     "behind",
@@ -46,22 +47,49 @@ class Judgement(NamedTuple):
     disproved: Mask
 
 
-class CertifiedClassifier(Victim, Protocol):
-    """The classifier of a certificate, which gives the certified class wherever in the ball the input is."""
+class CertifiedClassifier(ABC):
+    """The classifier of a certificate, which gives the certified class wherever in the ball the input is.
 
+    It can be attacked (it is a `Victim`) and evaluated again.
+    """
+
+    model: nn.Module
+    """The network inside, which is kept as it is while it is attacked."""
+    classifier: ClassVar[str]
+    """base | smoothed | adapted | latent | median."""
+    exact: ClassVar[bool] = False
+    """Whether the largest score is always the answer."""
+    counts_votes: ClassVar[bool] = False
+    """Whether it answers by `ballots`, of `votes` noise samples each."""
+
+    @property
+    @abstractmethod
+    def passes(self) -> int:
+        """Forward passes of the network for the scores of one input."""
+
+    @abstractmethod
+    def scores(self, inputs: Tensor) -> Tensor:
+        """N x classes, differentiable: larger is more in favour of a class."""
+
+    @abstractmethod
+    def answers(self, inputs: Tensor) -> Tensor:
+        """N predictions, without gradients."""
+
+    @abstractmethod
     def judge(self, inputs: Tensor, classes: IntArray, level: float) -> Judgement:
         """Certified classes at inputs (N x ...), from one count of votes.
 
         A class that does win is called disproved with probability `level` at most.
         """
 
+    @property
+    def voters(self) -> Sequence[tuple[nn.Module, Noise]]:
+        """The models that vote on noisy inputs, each with its noise; none if none does."""
+        return ()
 
-class JudgedClassifier(ABC):
-    """Base of classifiers that judge: a part of the judgement by name."""
-
-    @abstractmethod
-    def judge(self, inputs: Tensor, classes: IntArray, level: float) -> Judgement:
-        """As of a `CertifiedClassifier`."""
+    def ballots(self, inputs: Tensor) -> IntArray:
+        """Votes of each of V smoothed classifiers for every class at inputs: V x N x classes; V is 0 without votes."""
+        return np.zeros((0, len(inputs), 0), np.int64)
 
     def disproved_at(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
         """Where another class wins; a class that does win is called disproved with probability `level` at most."""
@@ -69,7 +97,7 @@ class JudgedClassifier(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class CertifiedBase(JudgedClassifier, Base):
+class CertifiedBase(Base, CertifiedClassifier):
     """The classifier itself: what it answers is known without doubt."""
 
     def judge(self, inputs: Tensor, classes: IntArray, level: float) -> Judgement:
@@ -79,8 +107,15 @@ class CertifiedBase(JudgedClassifier, Base):
 
 
 @dataclass(frozen=True, eq=False)
-class CertifiedVote(JudgedClassifier, Smoothed):
-    """The majority vote of the model itself under noise on the grid; nothing that was made for speed is asked."""
+class CertifiedVote(Smoothed, CertifiedClassifier):
+    """The majority vote of the model itself under noise on the grid; nothing that was made for speed is used."""
+
+    counts_votes: ClassVar[bool] = True
+
+    @property
+    def voters(self) -> Sequence[tuple[nn.Module, Noise]]:
+        """The one model."""
+        return [(self.model, self.noise)]
 
     def answers(self, inputs: Tensor) -> Tensor:
         """The class with most votes."""

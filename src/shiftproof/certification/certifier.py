@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Annotated, Any, ClassVar, Self
 
+from annotated_types import Interval
 from torch import nn
 
-from shiftproof.catalogue import Catalogue
+from shiftproof.catalogue import Catalogue, Method, optional
 from shiftproof.certification.certificates import Certificates
 from shiftproof.certification.certified_classifier import CertifiedClassifier
+from shiftproof.certification.sampling.budget import Levels
 from shiftproof.domains import Domain, Domains
+from shiftproof.errors import UsageError
 from shiftproof.execution import Journal, Mode
 from shiftproof.models.prepared.prepare import Backend, Precision
+from shiftproof.perturbations.noise import Noise
+from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.types import Cost, FloatArray
 
-__all__ = ["CERTIFIERS", "Certifier", "Described", "Job", "Memory"]
+__all__ = ["CERTIFIERS", "Alpha", "Certifier", "Job", "Memory", "Sigma"]
+
+Alpha = Annotated[float, Interval(gt=0, lt=1)]
+"""The probability that a certificate is wrong, for options of certifiers."""
+Sigma = Annotated[float, Interval(gt=0, lt=math.inf)]
+"""The standard deviation of a noise."""
 
 
 class Memory:
@@ -53,39 +66,117 @@ class Job:
     calibration: Domains | None = None
 
 
-class Described(Protocol):
-    """What tells certificates of one setting from others."""
+class Certifier(Method, ABC):
+    """Turns samples into certificates of one norm: a frozen dataclass of options.
+
+    What is abstract has to be written. The rest is what tables, plans and `verify` ask of a certifier, with defaults
+    that hold for one that draws no noise and whose certificates are always right.
+    """
+
+    classifier: ClassVar[str]
+    """base | smoothed | adapted | latent | median: of which classifier its certificates speak."""
 
     @property
+    @abstractmethod
     def title(self) -> str:
         """What tells it from others in a table."""
 
-    @property
-    def classifier(self) -> str:
-        """base | smoothed | adapted | latent | median: of which classifier its certificates speak."""
-
-    @property
-    def scale(self) -> float:
-        """A radius of interest, fixed before anything is measured."""
-
-
-class Certifier(Described, Protocol):
-    """A frozen dataclass that turns samples into certificates of one norm."""
-
+    @abstractmethod
     def applies(self, job: Job) -> str:
         """Why it can be used on the job's classifier, in a sentence; an error says why not."""
 
+    @abstractmethod
     def certify(self, job: Job) -> Certificates:
         """One certificate for each sample of the job's domain, in its order."""
 
+    @abstractmethod
     def estimate(self, job: Job) -> Cost:
         """What that takes, from a moment's trial; nothing is recorded."""
 
+    @abstractmethod
     def rederive(self, certificates: Certificates) -> FloatArray:
         """The radii that follow from what the certificates record, by the certifier's own rule; no model is asked."""
 
+    @abstractmethod
     def certified_classifier(self, job: Job) -> CertifiedClassifier:
-        """The classifier of which the certificates speak, to be attacked and asked again."""
+        """The classifier of which the certificates speak, to be attacked and evaluated again."""
+
+    @optional
+    def alpha(self) -> float:
+        """The probability, over the seed, that a certificate is wrong; 0 where nothing is random."""
+        return 0.0
+
+    @optional
+    def unsound(self) -> str:
+        """The published rule, without a proof, that is computed for comparison; "" for a certificate."""
+        return ""
+
+    @optional
+    def noise(self) -> Noise | None:
+        """The noise under which the model votes on inputs; None if it does not, or under several."""
+        return None
+
+    @optional
+    def norm(self) -> str:
+        """The norm of its radii."""
+        return "l2" if self.noise is None else self.noise.norm
+
+    @optional
+    def units(self) -> str:
+        """The units of its radii."""
+        return Gaussian.units if self.noise is None else self.noise.units
+
+    @optional
+    def scale(self) -> float:
+        """A radius of interest, fixed before anything is measured."""
+        return 0.25 if self.noise is None else self.noise.scale
+
+    @optional
+    def votes(self) -> int:
+        """Noise samples that count for one certificate, at most (under each noise, if there are several)."""
+        return 0
+
+    @optional
+    def passes(self) -> int:
+        """Noise samples of one input at most, those that choose its class included; 1 where none are drawn."""
+        return 1
+
+    @optional
+    def asked_radii(self) -> tuple[float, ...] | None:
+        """The radii at which alone sampling is decided, where it stops early for them; None: all count."""
+        return None
+
+    def levels(self, classes: int) -> Levels | None:
+        """How alpha is shared out for a classifier of so many classes; None if it is not shared between bounds."""
+        return None
+
+    def largest_radius(self, classes: int, levels: Levels | None = None) -> float:
+        """What no radius can exceed, however sure the model is; infinite if nothing is known.
+
+        `levels` are those that certificates recorded, where the limit follows from them.
+        """
+        return math.inf
+
+    def guarantee_of(self, job: Job, certificates: Certificates) -> str | None:
+        """The sentence that certificates of the job should carry; None if that can't be told."""
+        return None
+
+    def as_recorded(self, certificates: Certificates) -> Self:
+        """The certifier with the options that it chose while it certified, as certificates record them."""
+        return self
+
+    @classmethod
+    def certify_together(cls, job: Job, certifiers: Sequence[Self]) -> list[Certificates]:
+        """Certificates of several certifiers of this class in one job, for those that can share work."""
+        if len(certifiers) > 1:
+            raise UsageError(f"several certifiers of kind {cls.__name__} make no one job; certify with each in turn")
+        return [one.certify(job) for one in certifiers]
 
 
-CERTIFIERS: Catalogue[Certifier] = Catalogue("certifier", "shiftproof.certification.certifiers")
+CERTIFIERS: Catalogue[Certifier] = Catalogue(
+    "certifier",
+    "shiftproof.certification.certifiers",
+    base=Certifier,
+    default="randomized-smoothing",
+    example="{name: randomized-smoothing, noise: gaussian:0.25}",
+)

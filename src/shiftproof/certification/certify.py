@@ -76,7 +76,7 @@ def certify(
     several = isinstance(certifier, Sequence) and not isinstance(certifier, str)
     certifiers: list[Certifier] = list(certifier) if several else [certifier]  # type: ignore[list-item,arg-type]
     for one in certifiers:
-        if isinstance(one, type | str) or not hasattr(one, "certify"):
+        if not isinstance(one, Certifier):
             raise UsageError(f"the certifier is {one!r}; it should be an object such as RandomizedSmoothing(noise)")
     if not certifiers:
         raise UsageError("there is no certifier in the list")
@@ -94,13 +94,10 @@ def certify(
             what = _identity(Path(journal), model, domain, certifiers, known, precision, backend, calibration)
             drawn, record = what["seed"], stack.enter_context(Journal(Path(journal), what))
         job = Job(model, domain, classes, drawn, record, workers, precision, backend, progress, label, calibration)
-        together = getattr(certifiers[0], "together", None)
-        if together is not None and all(type(one) is type(certifiers[0]) for one in certifiers):
-            results: list[Certificates] = together(job, certifiers)
-        elif len(certifiers) == 1:
-            results = [certifiers[0].certify(job)]
-        else:
+        kind = type(certifiers[0])
+        if any(type(one) is not kind for one in certifiers):
             raise UsageError("certifiers of one job should be of one kind; certify with each in turn")
+        results = kind.certify_together(job, certifiers) if len(certifiers) > 1 else [certifiers[0].certify(job)]
     return results if several else results[0]
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from shiftproof.certification.certifier import Described, Job
+from shiftproof.certification.certifier import Certifier, Job
 from shiftproof.models.files import fingerprint
 
 __all__ = ["facts_of"]
 
 
-def facts_of(job: Job, certifier: Described, seconds: float, **details: Any) -> dict[str, Any]:
+def facts_of(job: Job, certifier: Certifier, seconds: float, **details: Any) -> dict[str, Any]:
     """The facts of certificates that follow from job and certifier; `details` are those of one kind alone."""
     return {
         "title": certifier.title,

@@ -2,128 +2,73 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from shiftproof.cli.options import (
-    EXIT_FAILED,
-    Architecture,
-    AsJson,
-    Data,
-    Estimate,
-    Limit,
-    Require,
-    SampleSeed,
-    Seed,
-    Split,
-    TrainedModel,
-    Workers,
-    absolute,
-    names_of,
-    options_of_set,
-    outcomes_now,
-    say,
-    show_costs,
-    show_findings,
-    show_json,
-    show_outcomes,
-    show_table,
-    with_architecture,
-)
+from shiftproof.cli import options as o
+from shiftproof.cli.measure import finish, measure, study_of_one_model
+from shiftproof.cli.show import outcomes_now, say, show_findings, show_json, show_table
 
 if TYPE_CHECKING:
     from shiftproof.perturbations import Deformation, Threat
-    from shiftproof.report.attacked import Attacked
+    from shiftproof.probes.attack import Attack
+    from shiftproof.report.sections.attacked import Attacked
     from shiftproof.runs import Run
 
 __all__ = ["command"]
 
 
 def command(
-    data: Data,
-    model: TrainedModel,
-    threat: Annotated[
-        str,
-        typer.Option(
-            "--threat",
-            help="Norm and size of the change, linf:8/255, or a deformation and its size, rotation:0.3; or without "
-            "a size, with --eps.",
-        ),
-    ],
-    architecture: Architecture = None,
-    domain: Annotated[str | None, typer.Option("--domain", help="Domains to attack: a,b.", show_default="all")] = None,
-    attack: Annotated[
-        str | None,
-        typer.Option("--attack", help="See: shiftproof ls attacks", show_default="pgd; spatial for a deformation"),
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option("--steps", min=1, help="Steps of the attack.", show_default="as the attack says")
-    ] = None,
-    eps: Annotated[
-        str | None, typer.Option("--eps", help="Further sizes: 0.01,8/255.", show_default="that of the threat")
-    ] = None,
-    smoothed: Annotated[
-        str | None, typer.Option("--smoothed", help="Attack the majority vote under a noise: gaussian:0.25.")
-    ] = None,
-    limit: Limit = None,
-    sample_seed: SampleSeed = 0,
-    split: Split = None,
-    require: Require = None,
-    estimate: Estimate = False,
-    seed: Seed = 0,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder to write to.", show_default="runs/attack-<hash>")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Options of attack, data and model: attack.rule=sign, data.size=64."),
-    ] = None,
-    workers: Workers = None,
-    json: AsJson = False,
+    data: o.Data,
+    model: o.TrainedModel,
+    threat: o.OneThreat,
+    architecture: o.Architecture = None,
+    domain: o.MeasuredDomains = None,
+    attack: o.Attack = None,
+    steps: o.Steps = None,
+    eps: o.Eps = None,
+    smoothed: o.Smoothed = None,
+    limit: o.Limit = None,
+    sample_seed: o.SampleSeed = 0,
+    split: o.Split = None,
+    require: o.Require = None,
+    budget: o.Budget = None,
+    estimate: o.Estimate = False,
+    seed: o.Seed = 0,
+    out: o.Out = None,
+    set_: o.Set = None,
+    workers: o.Workers = None,
+    json: o.AsJson = False,
 ) -> None:
     """Attack a model on each domain: how much of its accuracy is left when images may be changed or deformed a little.
 
     Writes a run: what every sample became (evidence/), a report, tables and pictures. The same command continues where
     it was stopped.
     """
-    import os
     from dataclasses import asdict
 
-    from shiftproof.report.attacked import attacked_of
-    from shiftproof.report.requirements import Requirement
-    from shiftproof.runs.engine import run_study
-    from shiftproof.runs.estimate import estimate_study
-    from shiftproof.runs.one_model import OneModel
-    from shiftproof.runs.prepare import prepare_study
+    from shiftproof.probes.clean import Clean
+    from shiftproof.report.sections.attacked import attacked_of
 
-    options = options_of_set(with_architecture(set_, architecture), ("attack", "data", "model"))
-    probe = _probe(threat, attack, steps, eps, smoothed, options["attack"])
-    asked = OneModel(absolute(data), absolute(model), options, names_of(domain), limit, sample_seed, split, seed)
-    study = asked.study("attack", "Attacks on", [{"name": "clean"}, probe])
-    count = workers or os.cpu_count() or 1
-    requirements = [Requirement.parse(text) for text in require or []]
-    prepared = prepare_study(study)
-    if estimate:
-        show_costs(estimate_study(prepared, count), json)
+    options = o.options_of_set(o.with_architecture(set_, architecture), ("attack", "data", "model"))
+    probes = [Clean(), _probe(threat, attack, steps, eps, smoothed, options["attack"])]
+    asked: dict[str, Any] = {"limit": limit, "sample_seed": sample_seed, "split": split, "seed": seed, "budget": budget}
+    study = study_of_one_model("attack", "Attacks on", data, model, options, probes, domain=domain, **asked)
+    run = measure(study, out, require=require, estimate=estimate, workers=workers, json=json)
+    if run is None:
         return
-    run = run_study(prepared, out, workers=count, progress="lines", require=requirements)
-    run.export()
-    answers, outcomes = attacked_of(run.evidence), outcomes_now(run, require)
-    notes = [one for one in run.content().notes if one.level != "pass"]
+    answers, notes = attacked_of(run.evidence), [one for one in run.content().notes if one.level != "pass"]
     if json:
         every = [one.figures() | {"split": run.samples[one.domain]["split"]} for one in answers]
         # with several domains the first one's figures are at the top, and all are in `results`
         result = {**every[0], "model": model, "results": every, "findings": [one.message for one in notes]}
-        show_json({**result, "out": str(run.folder), "requirements": [asdict(one) for one in outcomes]})
+        outcomes = [asdict(one) for one in outcomes_now(run, require)]
+        show_json({**result, "out": str(run.folder), "requirements": outcomes})
     else:
         _show(run, answers)
         show_findings(notes)
-        say(f"\nwritten to {run.folder}: report.html, evidence/, tables/attacked.csv{_pictures(answers)}")
-        show_outcomes(outcomes)
-    if any(not one.met for one in outcomes):
-        raise typer.Exit(EXIT_FAILED)
+        pictures = ", figures/attacked.svg" if len(answers[0].attacks) > 1 else ""
+        say(f"\nwritten to {run.folder}: report.html, evidence/, tables/attacked.csv{pictures}")
+    finish(run, require, json)
 
 
 def _probe(
@@ -133,22 +78,19 @@ def _probe(
     eps: str | None,
     smoothed: str | None,
     options: dict[str, Any],
-) -> dict[str, Any]:
+) -> Attack:
     """The probe that was typed."""
     from shiftproof.attacks import ATTACKS
     from shiftproof.errors import UsageError
     from shiftproof.perturbations import Deformation
+    from shiftproof.probes.attack import Attack
 
     if "threat" in options:
         raise UsageError("--threat says what the attack may do; leave out --set attack.threat")
     ball = _threat(threat, eps)
     name = attack or ("spatial" if isinstance(ball, Deformation) else "pgd")
-    more = {} if steps is None else {"steps": steps}
-    # made once here, where a threat that the attack does not know is still what was typed
-    ATTACKS.create(name, {"threat": ball, **more, **options})
-    found: dict[str, Any] = {"name": "attack", "attack": {"name": name, "threat": ball.spec, **more, **options}}
-    found |= {} if eps is None else {"eps": eps}
-    return found | ({} if smoothed is None else {"smoothed": smoothed})
+    made = ATTACKS.create(name, {"threat": ball, **({} if steps is None else {"steps": steps}), **options})
+    return Attack(made, eps or (), smoothed)  # type: ignore[arg-type]
 
 
 def _threat(text: str, eps: str | None) -> Threat | Deformation:
@@ -158,11 +100,8 @@ def _threat(text: str, eps: str | None) -> Threat | Deformation:
     return as_ball(text if ":" in text or eps is None else f"{text}:{eps.split(',')[-1]}")
 
 
-def _pictures(answers: list[Attacked]) -> str:
-    return ", figures/attacked.svg" if len(answers[0].attacks) > 1 else ""
-
-
 def _show(run: Run, answers: list[Attacked]) -> None:
+    """A table of accuracy under attack, and what it is of."""
     from shiftproof.evidence import seen_note
     from shiftproof.perturbations.threat import eps_text
     from shiftproof.runs.sample_words import describe_samples

@@ -8,36 +8,36 @@ if TYPE_CHECKING:
     from shiftproof.certification import Certifier
     from shiftproof.perturbations.noise import Noise
 
-__all__ = ["certifiers_from"]
+__all__ = ["make_certifiers"]
 
 
-def certifiers_from(certifier: str, given: dict[str, Any], options: dict[str, dict[str, Any]]) -> list[Certifier]:
-    """One certifier for each sigma, or one for all where it takes several."""
+def make_certifiers(certifier: str, told: dict[str, Any], options: dict[str, dict[str, Any]]) -> list[Certifier]:
+    """One certifier for each sigma, or one for all where it takes several; `told` are values of --n, --sigma ..."""
     from shiftproof.certification import CERTIFIERS
     from shiftproof.errors import UsageError
 
     known = CERTIFIERS[certifier].options
-    own = {"samples" if key == "n" and "samples" in known else key: value for key, value in given.items()}
+    own = {"samples" if key == "n" and "samples" in known else key: value for key, value in told.items()}
     noise, sigma = own.pop("noise", None), own.pop("sigma", None)
     scales = [part.strip() for part in (sigma or "0.25").split(",")]
     if len(set(scales)) != len(scales):
         raise UsageError(f"--sigma {sigma} names the same noise twice")
     for key in own:
         if key not in known:
-            takes = f"takes {', '.join(known)}" if known else "has no options"
-            raise UsageError(f"--{key.replace('_', '-')} means nothing to {certifier}, which {takes}")
+            takes = f"it takes {', '.join(known)}" if known else "it has no options"
+            raise UsageError(f"{certifier} does not take --{key.replace('_', '-')}; {takes}")
     own |= options["certifier"]
     if "noise" in known:
         return [CERTIFIERS.create(certifier, {**own, "noise": one}) for one in _noises(noise, scales, options["noise"])]
     if noise is not None or options["noise"]:
-        raise UsageError(f"--noise means nothing to {certifier}")
+        raise UsageError(f"{certifier} does not take --noise")
     if "sigmas" in known:
         return [CERTIFIERS.create(certifier, {"sigmas": scales, **own})]
     if "sigma" in known:
         chosen = scales if sigma is not None else [str(known["sigma"] if known["sigma"] is not ... else scales[0])]
         return [CERTIFIERS.create(certifier, {"sigma": one, **own}) for one in chosen]
     if sigma is not None:
-        raise UsageError(f"--sigma means nothing to {certifier}")
+        raise UsageError(f"{certifier} does not take --sigma")
     return [CERTIFIERS.create(certifier, own)]
 
 

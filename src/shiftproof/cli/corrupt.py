@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from shiftproof.cli.options import AsJson, Data, Seed, options_of_set, say, show_json
+from shiftproof.cli.options import AsJson, Data, Seed, options_of_set
+from shiftproof.cli.show import say, show_json
 
 __all__ = ["command"]
 
@@ -38,7 +39,7 @@ def command(
     from shiftproof.runs.corrupting import Corrupting
 
     options = options_of_set(set_ or [], ("data",))
-    asked = Corrupt.create(corruption, severity, constants)
+    asked = Corrupt(corruption, severity, constants)  # type: ignore[arg-type]
     domains = load_domains(data, **options["data"])
     chosen = domains if domain is None else domains.select([name.strip() for name in domain.split(",")])
     work = Corrupting(chosen, asked.corruptions, asked.severities, asked.constants, seed)

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from shiftproof.cli.options import AsJson, say, show_json, show_table
+from shiftproof.cli.options import AsJson
+from shiftproof.cli.show import say, show_json, show_table
 
 __all__ = ["app"]
 
@@ -81,7 +82,7 @@ def _rows() -> list[dict[str, Any]]:
     from shiftproof.domains.registry import PREFIXED, look_for
 
     sets = [
-        (entry.name, tuple(getattr(entry.cls, "files", ())), entry.metadata.get("content", ""))
+        (entry.name, entry.cls.files, entry.metadata.get("content", ""))
         for entry in DOMAINS
         if entry.name not in PREFIXED
     ]

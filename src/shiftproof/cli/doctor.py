@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from shiftproof.cli.options import EXIT_FAILED, AsJson, show_findings, show_json
+from shiftproof.cli.options import EXIT_FAILED, AsJson
+from shiftproof.cli.show import show_findings, show_json
 
 __all__ = ["command"]
 

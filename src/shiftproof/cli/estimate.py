@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from shiftproof.cli.options import AsJson, Set, Workers, show_costs
+from shiftproof.cli.measure import measure
+from shiftproof.cli.options import AsJson, Set, Workers
 
 __all__ = ["command"]
 
@@ -18,9 +19,6 @@ def command(
     json: AsJson = False,
 ) -> None:
     """Forward passes, time and memory of a study, from a probe of a few seconds; nothing is written."""
-    import os
-
     from shiftproof.runs import find_study
-    from shiftproof.runs.estimate import estimate_study
 
-    show_costs(estimate_study(find_study(study, set_ or []), workers or os.cpu_count() or 1), json)
+    measure(find_study(study, set_ or []), require=None, estimate=True, workers=workers, json=json)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shiftproof.cli.certifiers import certifiers_from
-from shiftproof.cli.options import Architecture, AsJson, options_of_set, show_json, show_table, with_architecture
+from shiftproof.cli.certifiers import make_certifiers
+from shiftproof.cli.options import Architecture, AsJson, options_of_set, with_architecture
+from shiftproof.cli.show import show_json, show_table
 
 if TYPE_CHECKING:
     from torch import nn
@@ -41,18 +42,18 @@ def command(
     from shiftproof.errors import UsageError
     from shiftproof.models import load_model
     from shiftproof.runs.data import calibration_pool, measured_part
-    from shiftproof.runs.models import card_of
+    from shiftproof.runs.sources import ModelSource
 
     options = options_of_set(with_architecture(set_, architecture), ("data", "model", "noise", "certifier"))
     given = {key: value for key, value in {"sigma": sigma, "n": n, "alpha": alpha}.items() if value is not None}
     if certifier is None and (given or options["certifier"]):
         raise UsageError("options of a certifier need to know which: --certifier NAME")
-    chosen = None if certifier is None else certifiers_from(certifier, given, options)
+    chosen = None if certifier is None else make_certifiers(certifier, given, options)
     domains = None if data is None else load_domains(data, **options["data"])
     loaded = load_model(model, domains, **options["model"])
     if not model.startswith("python:"):
         loaded.eval()
-    domain, pool, card = _like(loaded) if domains is None else next(iter(domains)), None, card_of(model)
+    domain, pool, card = _like(loaded) if domains is None else next(iter(domains)), None, ModelSource(model).card
     if domains is not None:
         domain = part_of(domain, measured_part([card], domains.name, domain))
         pool = calibration_pool(domains, card)
@@ -70,10 +71,11 @@ def _like(model: nn.Module) -> Domain:
 
     from shiftproof.domains import Domain
     from shiftproof.errors import UsageError
+    from shiftproof.models import blueprint_of
     from shiftproof.rng import numpy_generator
 
-    built: Any = getattr(model, "architecture", None)
-    if not hasattr(built, "shape"):
+    built = blueprint_of(model)
+    if built is None:
         raise UsageError("the model does not say what inputs it takes: give --data")
     images = numpy_generator(0, "explain").integers(0, 256, (2, *built.shape)).astype(np.uint8)
     return Domain.from_arrays("samples", images, [0, 1], [str(c) for c in range(built.classes)])

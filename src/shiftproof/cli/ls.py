@@ -6,7 +6,8 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from shiftproof.cli.options import AsJson, say, show_json, show_table
+from shiftproof.cli.options import AsJson
+from shiftproof.cli.show import say, show_json, show_table
 
 __all__ = ["command"]
 
@@ -89,8 +90,8 @@ def _entries(kind: str) -> list[dict[str, Any]]:
     from shiftproof.certification import CERTIFIERS
     from shiftproof.domains import DOMAINS
     from shiftproof.models import MODELS
+    from shiftproof.models.heads import Head
     from shiftproof.models.networks.architecture import Front
-    from shiftproof.models.networks.heads import Head
     from shiftproof.objectives import OBJECTIVES
     from shiftproof.perturbations.corruptions import CORRUPTIONS
     from shiftproof.perturbations.noise import NOISES

@@ -1,4 +1,4 @@
-"""Options that mean the same on every verb, and how results are shown."""
+"""Options of the verbs, each declared once: an option means the same wherever it stands."""
 
 from __future__ import annotations
 
@@ -13,52 +13,27 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from shiftproof.report import Table
-    from shiftproof.report.measures import SideBySide
-    from shiftproof.report.requirements import Outcome
-    from shiftproof.runs import Run
-    from shiftproof.runs.estimate import StudyCost
-    from shiftproof.types import Finding
-
 __all__ = [
     "EXIT_FAILED",
-    "Architecture",
-    "AsJson",
-    "Data",
-    "Device",
-    "Estimate",
-    "Limit",
-    "NoiseSeed",
-    "Out",
-    "Require",
-    "SampleSeed",
-    "Seed",
-    "Set",
-    "Split",
-    "TrainedModel",
-    "Workers",
     "absolute",
-    "accuracy_json",
     "arguments",
-    "duration",
-    "measures_json",
     "names_of",
     "numbers_of",
     "options_of_set",
-    "outcomes_now",
     "repeat_command",
-    "say",
-    "show_accuracy",
-    "show_costs",
-    "show_findings",
-    "show_json",
-    "show_measures",
-    "show_outcomes",
-    "show_table",
     "with_architecture",
 ]
 
+EXIT_FAILED = 2
+arguments: ContextVar[list[str]] = ContextVar("arguments")
+"""What was typed after the program's name."""
+
+# data and models
 Data = Annotated[str, typer.Option("--data", help="A data set's name, folder:PATH or hf:NAME. See: shiftproof data ls")]
+TrainedModel = Annotated[
+    str, typer.Option("--model", help="file:PATH of a trained model, or python:PKG.MOD:FN.", show_default=False)
+]
+NewModel = Annotated[str, typer.Option("--model", help="mlp, cnn, ..., file:PATH, timm:NAME or python:PKG.MOD:FN.")]
 Architecture = Annotated[
     str | None,
     typer.Option(
@@ -66,11 +41,20 @@ Architecture = Annotated[
         help="What the weights of file:PATH are for, if no JSON beside them says so: cnn, or python:PKG.MOD:CLASS.",
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all randomness.")]
-NoiseSeed = Annotated[
-    int | None,
-    typer.Option("--seed", min=0, help="Seed of the noise that certifies and votes.", show_default="drawn, and kept"),
+Source = Annotated[
+    str | None,
+    typer.Option("--source", help="Domains that the model is trained on: a,b.", show_default="all but the target"),
 ]
+Target = Annotated[
+    str | None, typer.Option("--target", help="The domain that the model is shipped to; training leaves it out.")
+]
+MeasuredDomains = Annotated[
+    str | None, typer.Option("--domain", help="Domains to measure on: a,b.", show_default="all")
+]
+Objective = Annotated[str, typer.Option("--objective", help="See: shiftproof ls objectives")]
+
+# which samples
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Samples of a domain, at most, at random.")]
 SampleSeed = Annotated[
     int, typer.Option("--sample-seed", min=0, help="Seed by which --limit chooses samples, at random.")
 ]
@@ -82,21 +66,110 @@ Split = Annotated[
         show_default="all; held-out of domains that the model's record says it was trained on",
     ),
 ]
-Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="runs/<name>-<hash>")]
-Set = Annotated[
-    list[str] | None,
+
+# what is asked
+Threats = Annotated[
+    str | None,
     typer.Option(
-        "--set", help="Change an option, for every model or for one: training.steps=200, models.NAME.model.width=64."
+        "--threat", help="Attacks: l2:0.5, linf:8/255, rotation:0.2; several with commas.", show_default="l2:0.5"
     ),
 ]
-Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Worker processes for long probes.", show_default="one per core")
+OneThreat = Annotated[
+    str,
+    typer.Option(
+        "--threat",
+        help="Norm and size of the change, linf:8/255, or a deformation and its size, rotation:0.3; or without a size, "
+        "with --eps.",
+    ),
 ]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda ...")]
-TrainedModel = Annotated[
-    str, typer.Option("--model", help="file:PATH of a trained model, or python:PKG.MOD:FN.", show_default=False)
+Attack = Annotated[
+    str | None,
+    typer.Option("--attack", help="See: shiftproof ls attacks", show_default="pgd; spatial for a deformation"),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Samples of a domain, at most, at random.")]
+Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Steps of the attack.", show_default="as the attack")]
+Eps = Annotated[str | None, typer.Option("--eps", help="Further sizes: 0.01,8/255.", show_default="that of the threat")]
+Smoothed = Annotated[
+    str | None, typer.Option("--smoothed", help="Attack the majority vote under a noise: gaussian:0.25.")
+]
+Certifier = Annotated[
+    str | None,
+    typer.Option(
+        "--certifier",
+        help="See: shiftproof ls certifiers, shiftproof explain",
+        show_default="randomized-smoothing",
+    ),
+]
+Noise = Annotated[
+    str | None, typer.Option("--noise", help="uniform, rotation ... See: shiftproof ls noise", show_default="gaussian")
+]
+Sigma = Annotated[
+    str | None,
+    typer.Option(
+        "--sigma",
+        help="Scale of the noise; for pixels, which are in [0, 1]. Several with commas.",
+        show_default="as the certifier or the model's training, or 0.25",
+    ),
+]
+N = Annotated[
+    int | None, typer.Option("--n", help="Noise samples per certificate, at most.", show_default="as the certifier")
+]
+N0 = Annotated[
+    int | None, typer.Option("--n0", help="Noise samples that choose the class.", show_default="as the certifier")
+]
+Alphas = Annotated[
+    str | None,
+    typer.Option(
+        "--alpha",
+        help="Probability that a certificate is wrong, at most; several for randomized-smoothing.",
+        show_default="as the certifier",
+    ),
+]
+Alpha = Annotated[
+    float | None,
+    typer.Option("--alpha", help="Probability that a certificate is wrong, at most.", show_default="0.001"),
+]
+Radii = Annotated[str | None, typer.Option("--radii", help="Radii to show: 0,0.25,0.5.", show_default="round ones")]
+Stop = Annotated[
+    str | None,
+    typer.Option("--stop", help="full; radii (as soon as --radii are decided); within:0.95.", show_default="full"),
+]
+SkipWrong = Annotated[bool | None, typer.Option("--skip-wrong", help="Do not certify predictions that are wrong.")]
+RunnerUp = Annotated[
+    bool | None,
+    typer.Option("--runner-up/--no-runner-up", help="Bound the second class on its own.", show_default="yes"),
+]
+Calibration = Annotated[
+    str | None,
+    typer.Option(
+        "--calibration",
+        help="Domains whose training images adapt the model: a,b.",
+        show_default="those it was trained on",
+    ),
+]
+Corruptions = Annotated[
+    str, typer.Option("--corruptions", help="standard, all, none, noise, blur, weather, digital, or names.")
+]
+Severities = Annotated[
+    str | None, typer.Option("--severities", help="1 to 5, with commas.", show_default="all, or by budget")
+]
+FurtherProbes = Annotated[
+    str | None, typer.Option("--also", help="Further probes: search, input-robustness.", show_default="none")
+]
+
+# how it runs
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all randomness.")]
+NoiseSeed = Annotated[
+    int | None,
+    typer.Option("--seed", min=0, help="Seed of the noise that certifies and votes.", show_default="drawn, and kept"),
+]
+StudySeed = Annotated[int | None, typer.Option("--seed", min=0, help="Replace the study's seed.")]
+Seeds = Annotated[
+    str | None,
+    typer.Option("--seeds", help="Train and measure with several seeds: 0,1,2.", show_default="one, that of --seed"),
+]
+Budget = Annotated[
+    str | None, typer.Option("--budget", help="How much time there is: 90s, 20m, 1.5h.", show_default="none")
+]
 Estimate = Annotated[bool, typer.Option("--estimate", help="Say what it would cost, and stop.")]
 Require = Annotated[
     list[str] | None,
@@ -107,12 +180,23 @@ Require = Annotated[
         "asks it of the lower limit.",
     ),
 ]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop, with exit 2, if anything about the data is odd.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Change an option: data.size=64, model.width=64, training.steps=200, certifier.rule=selection; in a study "
+        "for every model, or for one: models.NAME.model.width=64.",
+    ),
+]
+Precision = Annotated[str, typer.Option("--precision", help="f32, or bf16 where the processor has it.")]
+Backend = Annotated[str, typer.Option("--backend", help="torch, or openvino (extra 'fast').")]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Worker processes for long probes.", show_default="one per core")
+]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda ...")]
+Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="runs/<name>-<hash>")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout instead of tables.")]
-
-EXIT_FAILED = 2
-arguments: ContextVar[list[str]] = ContextVar("arguments")
-"""What was typed after the program's name."""
-STYLES = {"pass": "green", "warn": "yellow", "fail": "bold red"}
 
 
 def absolute(spec: str) -> str:
@@ -125,96 +209,6 @@ def absolute(spec: str) -> str:
 def repeat_command(seed: int) -> str:
     """What to type to get the same random draws again."""
     return shlex.join(["shiftproof", *arguments.get([]), "--seed", str(seed)])
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it."""
-    from shiftproof.execution.progress import duration as text
-
-    return text(seconds)
-
-
-def show_json(value: dict[str, Any]) -> None:
-    """One JSON object on one line."""
-    typer.echo(json.dumps(value, ensure_ascii=False))
-
-
-def show_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """A table on stdout; columns wrap rather than cut."""
-    from rich import box
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-    cells = [list(row) for row in rows]
-    for index, name in enumerate(header):
-        words = [word for cell in [name, *(row[index] for row in cells)] for word in cell.split()]
-        # a word of ordinary length is not broken
-        table.add_column(Text(name), overflow="fold", min_width=max((len(w) for w in words if len(w) <= 16), default=1))
-    for row in cells:
-        table.add_row(*(Text(cell) for cell in row))
-    _console().print(table)
-
-
-def show_measures(table: SideBySide) -> None:
-    """Everything that was measured, one row each, on every domain; what is guaranteed says so."""
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table as RichTable
-
-    from shiftproof.report.tables import points
-
-    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-    shown.add_column("right, of all samples", overflow="fold")
-    for domain in table.domains:
-        unseen = domain == table.target
-        role, style = ("unseen", "bold") if unseen else ("source", "")
-        shown.add_column(f"{escape(domain)}\n{role}", justify="right", style=style)
-    if table.target is not None:
-        shown.add_column("gap\npoints lost", justify="right")
-    several = len({row.model for row in table.rows}) > 1
-    for row in table.rows:
-        one = row.measure
-        name = f"{one.model}: {one.title}" if several else one.title
-        kind = "guaranteed" if one.kind == "certified" else "measured"
-        cells = [
-            f"{e.value:.1%}\n[dim]{100 * e.low:.1f} to {100 * e.high:.1f}{_below(row.note(domain))}[/]"
-            for domain, e in row.accuracy.items()
-        ]
-        if row.gap is not None:
-            interval = f"{points(row.gap.low)} to {points(row.gap.high)}{_below(row.note())}"
-            cells.append(f"{points(row.gap.value)}\n[dim]{interval}[/]")
-        shown.add_row(f"{escape(name)}\n[dim]{kind}, {one.classifier} classifier[/]", *cells)
-    _console().print(shown)
-    if table.note:
-        typer.echo(f"{table.note}.\n")
-
-
-def show_costs(cost: StudyCost, as_json: bool) -> None:
-    """What a study takes: forward passes and time of every stage, and memory."""
-    from dataclasses import asdict
-
-    if as_json:
-        show_json(asdict(cost))
-        return
-    rows = [
-        [one.model, one.stage, f"{one.forward_passes:,}", duration(one.seconds), duration(one.most_seconds)]
-        for one in cost.costs
-    ]
-    rows.append(["total", "", f"{cost.forward_passes:,}", duration(cost.seconds), duration(cost.most_seconds)])
-    show_table(["model", "stage", "forward passes", "time", "at most"], rows)
-    say(f"memory about {cost.memory_mb:,.0f} MB. Time was measured on this machine just now, on a few steps.")
-
-
-def outcomes_now(run: Run, require: Sequence[str] | None) -> list[Outcome]:
-    """Of what this call requires; the report keeps what earlier calls required as well."""
-    return [one for one in run.outcomes if one.text in set(require or ())]
-
-
-def show_outcomes(outcomes: Iterable[Outcome]) -> None:
-    """One line a requirement: whether it is met, and by which figure."""
-    for one in outcomes:
-        say(f"{'met   ' if one.met else 'failed'}  {one}", "green" if one.met else "red")
 
 
 def names_of(text: str | None) -> list[str] | None:
@@ -254,98 +248,3 @@ def options_of_set(changes: Iterable[str], kinds: Sequence[str]) -> dict[str, di
 def with_architecture(changes: Sequence[str] | None, architecture: str | None) -> list[str]:
     """The changes of --set, with what --architecture says as one more."""
     return [*(changes or []), *([] if architecture is None else [f"model.architecture={json.dumps(architecture)}"])]
-
-
-def show_accuracy(table: Table) -> None:
-    """Accuracy per model and domain, each with its interval below it."""
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table as RichTable
-
-    from shiftproof.report.tables import points
-
-    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-    shown.add_column("model", overflow="fold")
-    for domain in table.domains:
-        unseen = domain == table.target
-        shown.add_column(
-            f"{escape(domain)}\n{'unseen' if unseen else 'source'}", justify="right", style="bold" if unseen else ""
-        )
-    if table.target is not None:
-        shown.add_column("gap\npoints lost", justify="right")
-    for row in table.rows:
-        cells = [
-            f"{e.value:.1%}\n[dim]{100 * e.low:.1f} to {100 * e.high:.1f}{_below(row.note(domain))}[/]"
-            for domain, e in ((domain, row.accuracy[domain]) for domain in table.domains)
-        ]
-        if row.gap is not None:
-            interval = f"{points(row.gap.low)} to {points(row.gap.high)}{_below(row.note())}"
-            cells.append(f"{points(row.gap.value)}\n[dim]{interval}[/]")
-        shown.add_row(escape(row.model), *cells)
-    _console().print(shown)
-
-
-def _below(note: str) -> str:
-    return f"\n{note}" if note else ""
-
-
-def accuracy_json(table: Table) -> dict[str, dict[str, Any]]:
-    """Accuracy, intervals and gaps by model, for --json."""
-    return {
-        "accuracy": {row.model: {d: e.value for d, e in row.accuracy.items()} for row in table.rows},
-        "interval": {row.model: {d: [e.low, e.high] for d, e in row.accuracy.items()} for row in table.rows},
-        "gap": {row.model: None if row.gap is None else row.gap.value for row in table.rows},
-        "gap_interval": {row.model: None if row.gap is None else [row.gap.low, row.gap.high] for row in table.rows},
-        "seen_in_training": {row.model: {d: row.seen.get(d, "no") for d in row.accuracy} for row in table.rows},
-    }
-
-
-def measures_json(table: SideBySide) -> list[dict[str, Any]]:
-    """All that was measured, one object a row, for --json."""
-    return [
-        {
-            "model": row.model,
-            "kind": row.measure.kind,
-            "title": row.measure.title,
-            "classifier": row.measure.classifier,
-            "norm": row.measure.norm,
-            "size": row.measure.size,
-            "n": {domain: e.n for domain, e in row.accuracy.items()},
-            "value": {domain: e.value for domain, e in row.accuracy.items()},
-            "interval": {domain: [e.low, e.high] for domain, e in row.accuracy.items()},
-            "gap": None if row.gap is None else row.gap.value,
-            "gap_interval": None if row.gap is None else [row.gap.low, row.gap.high],
-            "seen_in_training": {domain: row.measure.seen_in([domain]) for domain in row.accuracy},
-            "gap_seen_in_training": None if row.gap is None else row.measure.seen_in(row.accuracy),
-        }
-        for row in table.rows
-    ]
-
-
-def show_findings(findings: Iterable[Finding]) -> None:
-    """One line a finding."""
-    from rich.text import Text
-
-    console = _console()
-    for finding in findings:
-        line = Text.assemble((f"{finding.level:5}", STYLES[finding.level]), finding.message)
-        # on a terminal lines break between words; in a log a finding is one line
-        console.print(line, soft_wrap=not console.is_terminal)
-
-
-def say(text: str, style: str = "") -> None:
-    """A sentence on stdout; on a terminal its lines break between words, in a log it is one line."""
-    from rich.text import Text
-
-    console = _console()
-    console.print(Text(text, style), soft_wrap=not console.is_terminal)
-
-
-def _console() -> Any:
-    import shutil
-
-    from rich.console import Console
-
-    console = Console()
-    # in a log there is no terminal to fit; a table that is cut to 80 columns is no use there
-    return console if console.is_terminal else Console(width=max(120, shutil.get_terminal_size().columns))

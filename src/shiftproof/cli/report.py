@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from shiftproof.cli.options import AsJson, show_json
+from shiftproof.cli.options import AsJson
+from shiftproof.cli.show import show_json
 
 __all__ = ["command"]
 
@@ -15,7 +16,8 @@ __all__ = ["command"]
 def command(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
     formats: Annotated[
-        str | None, typer.Option("--format", help="html, csv, markdown, latex, svg, png; several with commas.")
+        str | None,
+        typer.Option("--format", help="html, csv, markdown, latex, svg, png, json, interactive; several with commas."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="the run's")] = None,
     json: AsJson = False,

@@ -2,65 +2,38 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from shiftproof.cli.options import (
-    EXIT_FAILED,
-    Architecture,
-    AsJson,
-    Data,
-    Device,
-    Estimate,
-    Limit,
-    Require,
-    SampleSeed,
-    Seed,
-    Set,
-    Workers,
-    absolute,
-    accuracy_json,
-    outcomes_now,
-    say,
-    show_accuracy,
-    show_costs,
-    show_findings,
-    show_json,
-    show_outcomes,
-    with_architecture,
-)
+from shiftproof.cli import options as o
+from shiftproof.cli.measure import finish, measure
+from shiftproof.cli.show import outcomes_now, say, show_accuracy, show_findings, show_json
 
 if TYPE_CHECKING:
-    from shiftproof.runs import Study
+    from pathlib import Path
+
+    from shiftproof.runs import Run, Study
 
 __all__ = ["command"]
 
 
 def command(
-    data: Data,
-    target: Annotated[str | None, typer.Option("--target", help="The domain to leave out of training.")] = None,
-    source: Annotated[
-        str | None, typer.Option("--source", help="Domains to train on: a,b.", show_default="all but the target")
-    ] = None,
-    model: Annotated[
-        str, typer.Option("--model", help="mlp, cnn, ..., file:PATH, timm:NAME or python:PKG.MOD:FN.")
-    ] = "cnn",
-    architecture: Architecture = None,
-    objective: Annotated[str, typer.Option("--objective", help="See: shiftproof ls objectives")] = "erm",
-    seed: Seed = 0,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the model.", show_default="runs/train-<hash>")
-    ] = None,
-    set_: Set = None,
-    limit: Limit = None,
-    sample_seed: SampleSeed = 0,
-    require: Require = None,
-    estimate: Estimate = False,
-    workers: Workers = None,
-    device: Device = "auto",
-    json: AsJson = False,
+    data: o.Data,
+    target: o.Target = None,
+    source: o.Source = None,
+    model: o.NewModel = "cnn",
+    architecture: o.Architecture = None,
+    objective: o.Objective = "erm",
+    seed: o.Seed = 0,
+    out: o.Out = None,
+    set_: o.Set = None,
+    limit: o.Limit = None,
+    sample_seed: o.SampleSeed = 0,
+    require: o.Require = None,
+    budget: o.Budget = None,
+    estimate: o.Estimate = False,
+    workers: o.Workers = None,
+    device: o.Device = "auto",
+    json: o.AsJson = False,
 ) -> None:
     """Train a model on the source domains and measure it on all; the same command continues where it was stopped.
 
@@ -71,47 +44,51 @@ def command(
     model.head=free --set training.part=head trains a new head; --set pretrain.data=NAME --set pretrain.objective=NAME
     trains the network on other data first. See: shiftproof ls training
     """
-    import os
-    from dataclasses import asdict
-
-    from shiftproof.models import read_card
-    from shiftproof.report.requirements import Requirement
-    from shiftproof.runs.engine import run_study
-    from shiftproof.runs.estimate import estimate_study
     from shiftproof.runs.models import model_file
     from shiftproof.runs.prepare import prepare_study
 
-    asked = {"source": source, "target": target, "limit": limit, "sample_seed": sample_seed}
-    study = _study(absolute(data), absolute(model), objective, seed, with_architecture(set_, architecture), asked)
-    (name,), count = study.models, workers or os.cpu_count() or 1
-    requirements = [Requirement.parse(text) for text in require or []]
+    asked = {"source": source, "target": target, "limit": limit, "sample_seed": sample_seed, "budget": budget}
+    changes = o.with_architecture(set_, architecture)
+    study = _study(o.absolute(data), o.absolute(model), objective, seed, changes, asked)
     prepared = prepare_study(study)
-    if estimate:
-        show_costs(estimate_study(prepared, count), json)
-        return
     folder = out or prepared.default_folder
-    path = model_file(folder, study, name)
-    before = path.is_file()
-    run = run_study(prepared, folder, workers=count, device=device, progress="lines", require=requirements)
-    run.export()
-    content, card, outcomes = run.content(), read_card(path), outcomes_now(run, require)
-    kept = card["selection"]
+    path = model_file(folder, study, study.members[0])
+    trained_before = path.is_file()
+    run = measure(prepared, folder, require=require, estimate=estimate, workers=workers, json=json, device=device)
+    if run is None:
+        return
     if json:
-        result = {"model": str(path), "run": str(run.folder), "selected": kept, "seconds": card["seconds"]}
-        result |= {key: value[name] for key, value in accuracy_json(content.table()).items()}
-        result["findings"] = [asdict(finding) for finding in run.findings]
-        show_json(result | {"requirements": [asdict(one) for one in outcomes]})
+        _show_json(run, path, require)
     else:
-        show_accuracy(content.table())
-        show_findings(run.findings)
-        say(f"\nkept    step {kept['step']} of {card['recipe']['steps']} ({_why(kept)})")
-        say(f"model   {path}{' (was there already)' if before else ''}")
-        if study.models[name].pretrain is not None:
-            say(f"before  {path.with_name('model-pretrained.safetensors')}")
-        say(f"report  {run.folder / 'report.html'}")
-        show_outcomes(outcomes)
-    if any(not one.met for one in outcomes):
-        raise typer.Exit(EXIT_FAILED)
+        _show(run, path, trained_before)
+    finish(run, require, json)
+
+
+def _show(run: Run, path: Path, trained_before: bool) -> None:
+    """Accuracy on every domain, which step was kept, and where the model is."""
+    from shiftproof.models import read_card
+
+    card, (spec,) = read_card(path), run.study.models.values()
+    kept = card["selection"]
+    show_accuracy(run.content().accuracy)
+    show_findings(run.findings)
+    say(f"\nkept    step {kept['step']} of {card['recipe']['steps']} ({_why(kept)})")
+    say(f"model   {path}{' (was there already)' if trained_before else ''}")
+    if spec.pretrain is not None:
+        say(f"before  {path.with_name('model-pretrained.safetensors')}")
+    say(f"report  {run.folder / 'report.html'}")
+
+
+def _show_json(run: Run, path: Path, require: list[str] | None) -> None:
+    from dataclasses import asdict
+
+    from shiftproof.models import read_card
+
+    card, (name,) = read_card(path), run.study.models
+    result = {"model": str(path), "run": str(run.folder), "selected": card["selection"], "seconds": card["seconds"]}
+    result |= {key: value[name] for key, value in run.content().accuracy.figures().items()}
+    result["findings"] = [asdict(finding) for finding in run.findings]
+    show_json(result | {"requirements": [asdict(one) for one in outcomes_now(run, require)]})
 
 
 def _why(kept: dict[str, Any]) -> str:
@@ -126,14 +103,15 @@ def _why(kept: dict[str, Any]) -> str:
 def _study(data: str, model: str, objective: str, seed: int, changes: list[str], asked: dict[str, Any]) -> Study:
     """The command line as a study of one model, so that both are checked by the same rules."""
     from shiftproof.errors import UsageError
-    from shiftproof.runs.one_model import model_title
+    from shiftproof.runs.sources import ModelSource
     from shiftproof.runs.study_files import apply_override, validated
 
     one: dict[str, Any] = {"model": {"name": model}, "objective": {"name": objective}, "training": {}}
-    document: dict[str, Any] = {"name": "train", "data": {"name": data}, "seed": seed, "at_top": True, **asked}
+    document: dict[str, Any] = {"name": "train", "data": {"name": data}, "seed": seed, "at_top": True}
+    document |= {key: value for key, value in asked.items() if value is not None}
     for change in changes:
         if (whole := change.partition("=")[0].strip()) in ("model", "objective"):
             raise UsageError(f"--set {change} would replace the whole {whole}: name it with --{whole}")
         apply_override(document if change.startswith("data.") else one, change)
-    title = model_title(model)
+    title = ModelSource(model).title
     return validated({**document, "title": f"Training of {title}", "models": {title: one}}, "command line")

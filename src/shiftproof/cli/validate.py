@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from shiftproof.cli.options import EXIT_FAILED, AsJson, show_findings, show_json, show_table
+from shiftproof.cli.options import EXIT_FAILED, AsJson
+from shiftproof.cli.show import show_findings, show_json, show_table
 
 __all__ = ["command"]
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from shiftproof.cli.options import EXIT_FAILED, AsJson, say, show_findings, show_json
+from shiftproof.cli.options import EXIT_FAILED, AsJson
+from shiftproof.cli.show import say, show_findings, show_json
 
 __all__ = ["command"]
 

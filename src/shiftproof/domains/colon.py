@@ -6,7 +6,7 @@ import numpy as np
 
 from shiftproof.domains.domain import Domain, Domains
 from shiftproof.domains.npz import read_npz
-from shiftproof.domains.registry import DOMAINS, find_file
+from shiftproof.domains.registry import DOMAINS, DataSet, find_file
 from shiftproof.types import IntArray
 
 __all__ = ["Colon"]
@@ -17,7 +17,7 @@ LAYOUT = "arrays x (N x 27 x 27 x 3, uint8), is_cancerous, patient"
 
 @DOMAINS.register("colon", content="20,280 RGB 27x27 patches of 98 patients in five sites")
 @dataclass(frozen=True)
-class Colon:
+class Colon(DataSet):
     """Colon histology patches, cancerous or not; patients are groups, gathered into five sites of similar size.
 
     The sites are made, not real hospitals: the shift between them is that between patients.

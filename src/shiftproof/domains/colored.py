@@ -15,7 +15,7 @@ from torch import Tensor
 from shiftproof.domains.digits import embedded_digits
 from shiftproof.domains.domain import Domain, Domains
 from shiftproof.domains.npz import LAYOUT, read_images
-from shiftproof.domains.registry import DOMAINS, find_file
+from shiftproof.domains.registry import DOMAINS, DataSet, find_file
 from shiftproof.rng import numpy_generator
 from shiftproof.types import IntArray
 
@@ -53,10 +53,8 @@ def other_colour(inputs: Tensor) -> Tensor:
     "colored-digits", content="e = 0.1, 0.2, 0.9: 700 + 700 + 397 images 2x8x8", source="embedded", paper=PAPER
 )
 @dataclass(frozen=True)
-class ColoredDigits:
+class ColoredDigits(DataSet):
     """Embedded digits, coloured so that colour predicts the label in two domains and betrays it in the third."""
-
-    files = ()
 
     def load(self) -> Domains:
         """Build the three environments; always the same."""
@@ -71,7 +69,7 @@ class ColoredDigits:
 
 @DOMAINS.register("colored-mnist", content="e = 0.1, 0.2, 0.9: 25,000 + 25,000 + 10,000 images 2x14x14", paper=PAPER)
 @dataclass(frozen=True)
-class ColoredMNIST:
+class ColoredMNIST(DataSet):
     """MNIST, coloured so that colour predicts the label in two domains and betrays it in the third.
 
     The first 50,000 training digits, shuffled, make the sources; the last 10,000 make the target. `size` is 14 (every

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.domains.domain import Domain, Domains
-from shiftproof.domains.registry import DOMAINS
+from shiftproof.domains.registry import DOMAINS, DataSet
 from shiftproof.types import IntArray
 
 __all__ = ["Digits", "embedded_digits"]
@@ -22,10 +22,8 @@ def embedded_digits() -> tuple[NDArray[np.float32], IntArray]:
 
 @DOMAINS.register("digits", content="1,797 real 8x8 gray digits, one domain", source="scikit-learn, embedded")
 @dataclass(frozen=True)
-class Digits:
+class Digits(DataSet):
     """Handwritten digits, 8x8, one domain."""
-
-    files = ()
 
     def load(self) -> Domains:
         """Read them from scikit-learn."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from shiftproof.domains.digits import embedded_digits
 from shiftproof.domains.domain import Domain, Domains
 from shiftproof.domains.npz import DIGITS, LAYOUT, MNIST, SVHN, USPS, read_images
-from shiftproof.domains.registry import DOMAINS, find_file
+from shiftproof.domains.registry import DOMAINS, DataSet, find_file
 
 __all__ = ["DigitsDG"]
 
@@ -19,7 +19,7 @@ SIZE = 28
 
 @DOMAINS.register("digits-dg", content="MNIST, USPS, SVHN and the embedded digits as 1x28x28")
 @dataclass(frozen=True)
-class DigitsDG:
+class DigitsDG(DataSet):
     """MNIST, USPS, SVHN and embedded digits as four domains, 28x28 gray."""
 
     files = ("mnist.npz", "usps.npz", "svhn_gray.npz")

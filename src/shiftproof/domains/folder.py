@@ -11,7 +11,7 @@ import numpy as np
 from shiftproof.domains.domain import Domain, Domains
 from shiftproof.domains.images import Directory, FileInputs, dimensions
 from shiftproof.domains.index import LAYOUT, Index, Row, index_of_manifest, index_of_tree
-from shiftproof.domains.registry import DOMAINS
+from shiftproof.domains.registry import DOMAINS, DataSet
 from shiftproof.errors import DataError, DataNotFound
 from shiftproof.types import Side
 
@@ -20,7 +20,7 @@ __all__ = ["Folder", "domains_of_files"]
 
 @DOMAINS.register("folder", content="your images: folder:PATH")
 @dataclass(frozen=True)
-class Folder:
+class Folder(DataSet):
     """Your own images: root/domain/class/image, or a CSV manifest.
 
     `size` (pixels, or height and width) is needed when images differ in size; `channels` is 1 or 3.
@@ -30,7 +30,10 @@ class Folder:
     size: Side | tuple[Side, Side] | None = None
     channels: Literal[1, 3] | None = None
 
-    files = ()
+    @property
+    def source(self) -> str:
+        """As it is typed."""
+        return f"folder:{self.path}"
 
     def index(self) -> Index:
         """Find the images without opening them."""
@@ -44,7 +47,7 @@ class Folder:
 
     def load(self) -> Domains:
         """Find the images; decode them when they are asked for."""
-        return domains_of_files(f"folder:{self.path}", self.index(), self.size, self.channels)
+        return domains_of_files(self.source, self.index(), self.size, self.channels)
 
 
 def domains_of_files(

@@ -13,7 +13,7 @@ import numpy as np
 from shiftproof.domains.domain import Domains
 from shiftproof.domains.folder import domains_of_files
 from shiftproof.domains.index import SPLITS, Index, Row, torn_groups
-from shiftproof.domains.registry import DOMAINS
+from shiftproof.domains.registry import DOMAINS, DataSet
 from shiftproof.errors import DataError, DataNotFound, UnknownName, UsageError
 from shiftproof.types import Side
 
@@ -26,7 +26,7 @@ UNLABELLED = -1
 
 @DOMAINS.register("hf", content="images of the Hugging Face hub: hf:NAME, or hf:PATH of a saved data set")
 @dataclass(frozen=True)
-class HuggingFace:
+class HuggingFace(DataSet):
     """Images of the Hugging Face hub, or of a folder that its library wrote.
 
     `image`, `label`, `domain` and `group` are columns. Image and label are found by their kind (Image, ClassLabel) if
@@ -46,30 +46,28 @@ class HuggingFace:
     size: Side | tuple[Side, Side] | None = None
     channels: Literal[1, 3] | None = None
 
-    files = ()
-
     @property
-    def spec(self) -> str:
+    def source(self) -> str:
         """As it is typed."""
         return f"hf:{self.path}"
 
     def load(self) -> Domains:
         """Read labels now; decode images when they are asked for."""
-        library = _library(self.spec)
+        library = _library(self.source)
         parts = self._chosen(self._tables(library))
         features = [table.features for table in parts.values()]
         if any(one != features[0] for one in features):
-            raise DataError(f"the splits {', '.join(parts)} of {self.spec} differ in their columns or classes")
+            raise DataError(f"the splits {', '.join(parts)} of {self.source} differ in their columns or classes")
         columns = self._columns(library, features[0])
         index, classes = self._index(library, parts, columns)
-        domains = domains_of_files(self.spec, index, self.size, self.channels)
+        domains = domains_of_files(self.source, index, self.size, self.channels)
         # files have their classes in alphabetical order; here the data set says which is which
         number = {name: i for i, name in enumerate(classes)}
         renamed = [
             replace(one, classes=classes, labels=np.array([number[name] for name in one.classes])[one.labels])
             for one in domains
         ]
-        return Domains(self.spec, renamed)
+        return Domains(self.source, renamed)
 
     def _tables(self, library: Any) -> dict[str, Any]:
         """The data set's tables by split; one that has no split is called 'data'."""
@@ -84,7 +82,7 @@ class HuggingFace:
         except Exception as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
             raise DataNotFound(
-                f"can't load {self.spec}: {reason}. A name is looked for on the hub, which must be within reach; "
+                f"can't load {self.source}: {reason}. A name is looked for on the hub, which must be within reach; "
                 "a path should be a folder that save_to_disk wrote, or one of data files"
             ) from error
         if isinstance(loaded, Mapping):
@@ -96,14 +94,14 @@ class HuggingFace:
             unknown = [name for name in tables if name not in SPLITS]
             if unknown and len(tables) > 1:
                 raise UsageError(
-                    f"the splits of {self.spec} are {', '.join(tables)}, and not all are train, validation or test: "
+                    f"the splits of {self.source} are {', '.join(tables)}, and not all are train, validation or test: "
                     f"say which to load, such as split={unknown[0]}"
                 )
             return tables
         names = [name.strip() for name in self.split.split("+")]
         for name in names:
             if name not in tables:
-                raise UnknownName(f"split of {self.spec}:", name, tables)
+                raise UnknownName(f"split of {self.source}:", name, tables)
         return {name: tables[name] for name in names}
 
     def _columns(self, library: Any, features: Mapping[str, Any]) -> dict[str, str | None]:
@@ -111,13 +109,13 @@ class HuggingFace:
         asked = {"image": self.image, "label": self.label, "domain": self.domain, "group": self.group}
         for column in asked.values():
             if column is not None and column not in features:
-                raise UnknownName(f"column of {self.spec}:", column, features)
+                raise UnknownName(f"column of {self.source}:", column, features)
         domain = self.domain or ("domain" if "domain" in features and self.label != "domain" else None)
         taken = {domain, self.group}
         image = self.image or self._only("image", library.Image, features, taken)
         label = self.label or self._only("label", library.ClassLabel, features, taken)
         if not isinstance(features[image], library.Image):
-            raise UsageError(f"the column {image!r} of {self.spec} holds {features[image]}, not images")
+            raise UsageError(f"the column {image!r} of {self.source} holds {features[image]}, not images")
         return {"image": image, "label": label, "domain": domain, "group": self.group}
 
     def _only(self, role: str, kind: type, features: Mapping[str, Any], taken: set[str | None]) -> str:
@@ -126,7 +124,7 @@ class HuggingFace:
             return found[0]
         some = f"several columns of kind {kind.__name__}: {', '.join(found)}"
         none = f"no column of kind {kind.__name__}; its columns are {', '.join(features)}"
-        raise UsageError(f"{self.spec} has {some if found else none}. Say which is the {role}: {role}=COLUMN")
+        raise UsageError(f"{self.source} has {some if found else none}. Say which is the {role}: {role}=COLUMN")
 
     def _index(
         self, library: Any, parts: Mapping[str, Any], columns: Mapping[str, str | None]
@@ -139,7 +137,7 @@ class HuggingFace:
             values[role] = [text for one in read for text in self._texts(library, str(column), *one)]
         paths = [f"{name}/{row}" for name, table in parts.items() for row in range(len(table))]
         if not paths:
-            raise DataError(f"{self.spec} has no rows")
+            raise DataError(f"{self.source} has no rows")
         # one split alone says nothing of what is trained on, and is divided as any data are
         marks = {name: SPLITS.get(name, "") if len(parts) > 1 else "" for name in parts}
         splits = [marks[name] for name, table in parts.items() for _ in range(len(table))]
@@ -149,7 +147,7 @@ class HuggingFace:
         image, feature = str(columns["image"]), next(iter(parts.values())).features[columns["label"]]
         encoded = {name: table.cast_column(image, library.Image(decode=False)) for name, table in parts.items()}
         names = feature.names if isinstance(feature, library.ClassLabel) else _ordered(values["label"])
-        return Index(_Rows(self.spec, encoded, image), rows, torn_groups(Path(self.spec), rows)), tuple(names)
+        return Index(_Rows(self.source, encoded, image), rows, torn_groups(Path(self.source), rows)), tuple(names)
 
     def _texts(self, library: Any, column: str, split: str, values: Sequence[Any], feature: Any) -> Iterable[str]:
         """The values of a column as text; a class by its name."""
@@ -157,13 +155,15 @@ class HuggingFace:
         bad = [value for value in given if value is None or isinstance(value, float | list | dict)]
         if bad:
             raise DataError(
-                f"{len(bad)} of {len(given)} values of {column!r} in the split {split!r} of {self.spec} are no name "
+                f"{len(bad)} of {len(given)} values of {column!r} in the split {split!r} of {self.source} are no name "
                 f"or whole number, such as {bad[0]!r}"
             )
         if not isinstance(feature, library.ClassLabel):
             return map(str, given)
         if UNLABELLED in given:
-            raise DataError(f"rows of the split {split!r} of {self.spec} have no {column!r}; leave it out with split=")
+            raise DataError(
+                f"rows of the split {split!r} of {self.source} have no {column!r}; leave it out with split="
+            )
         return [feature.names[value] for value in given]
 
 

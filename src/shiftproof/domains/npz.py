@@ -6,12 +6,13 @@ import io
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.domains.domain import Domain, Domains
-from shiftproof.domains.registry import DOMAINS, find_file
+from shiftproof.domains.registry import DOMAINS, DataSet, find_file
 from shiftproof.errors import DataError
 from shiftproof.execution.archives import unpacked_size
 from shiftproof.types import IntArray
@@ -56,12 +57,10 @@ def read_images(path: Path) -> tuple[NDArray[np.uint8], IntArray, list[str]]:
     return images, labels, splits
 
 
-class Npz:
+class Npz(DataSet):
     """A data set of one domain in one npz file; subclasses say which."""
 
-    name: str
-    files: tuple[str, ...]
-    classes: tuple[str, ...] = DIGITS
+    classes: ClassVar[tuple[str, ...]] = DIGITS
 
     def load(self) -> Domains:
         """Read the file from the data folder."""
@@ -74,7 +73,7 @@ class Npz:
 class MNIST(Npz):
     """Handwritten digits, 28x28 gray."""
 
-    name, files = "mnist", ("mnist.npz",)
+    files = ("mnist.npz",)
 
 
 @DOMAINS.register("fashion-mnist", content="gray 28x28 clothes")
@@ -82,7 +81,8 @@ class MNIST(Npz):
 class FashionMNIST(Npz):
     """Ten kinds of clothes, 28x28 gray."""
 
-    name, files, classes = "fashion-mnist", ("fashion_mnist.npz",), CLOTHES
+    files = ("fashion_mnist.npz",)
+    classes = CLOTHES
 
 
 @DOMAINS.register("kmnist", content="gray 28x28 Japanese characters")
@@ -90,7 +90,8 @@ class FashionMNIST(Npz):
 class KMNIST(Npz):
     """Ten cursive Japanese characters, 28x28 gray."""
 
-    name, files, classes = "kmnist", ("kmnist.npz",), KUZUSHIJI
+    files = ("kmnist.npz",)
+    classes = KUZUSHIJI
 
 
 @DOMAINS.register("usps", content="9,298 gray 16x16 digits")
@@ -98,7 +99,7 @@ class KMNIST(Npz):
 class USPS(Npz):
     """Digits from envelopes, 16x16 gray."""
 
-    name, files = "usps", ("usps.npz",)
+    files = ("usps.npz",)
 
 
 @DOMAINS.register("svhn", content="gray 32x32 house numbers")
@@ -106,7 +107,7 @@ class USPS(Npz):
 class SVHN(Npz):
     """Digits of house numbers, 32x32 gray."""
 
-    name, files = "svhn", ("svhn_gray.npz",)
+    files = ("svhn_gray.npz",)
 
 
 @DOMAINS.register("cifar10", content="RGB 32x32 objects")
@@ -114,4 +115,5 @@ class SVHN(Npz):
 class CIFAR10(Npz):
     """Ten kinds of objects, 32x32 colour."""
 
-    name, files, classes = "cifar10", ("cifar10.npz",), OBJECTS
+    files = ("cifar10.npz",)
+    classes = OBJECTS

@@ -6,7 +6,7 @@ from shiftproof.domains.domain import Domains
 from shiftproof.domains.folder import domains_of_files
 from shiftproof.domains.images import Directory, ZipArchive
 from shiftproof.domains.index import index_of_tree
-from shiftproof.domains.registry import DOMAINS, find_file
+from shiftproof.domains.registry import DOMAINS, DataSet, find_file
 from shiftproof.types import Side
 
 __all__ = ["PACS"]
@@ -20,7 +20,7 @@ LAYOUT = "art_painting, cartoon, photo and sketch, each with seven class folders
     paper="Li et al., ICCV 2017",
 )
 @dataclass(frozen=True)
-class PACS:
+class PACS(DataSet):
     """Photographs, art, cartoons and sketches of seven things, resized to `size` pixels."""
 
     size: Side = 64

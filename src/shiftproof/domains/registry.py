@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
-from shiftproof.catalogue import Catalogue
+from shiftproof.catalogue import Catalogue, Method
 from shiftproof.domains.domain import Domains
 from shiftproof.domains.registries import command_for
 from shiftproof.errors import DataNotFound, UnknownName, UsageError
@@ -15,17 +16,29 @@ from shiftproof.errors import DataNotFound, UnknownName, UsageError
 __all__ = ["DOMAINS", "PREFIXED", "DataSet", "data_folder", "data_set", "find_file", "load_domains", "look_for"]
 
 
-@runtime_checkable
-class DataSet(Protocol):
-    """A data set that can be loaded; it needs all of `files` from the data folder ("a.zip or a": either will do)."""
+class DataSet(Method, ABC):
+    """A data set that can be loaded: a frozen dataclass of options."""
+
+    files: ClassVar[tuple[str, ...]] = ()
+    """What it needs from the data folder, all of it ("a.zip or a": either will do)."""
+
+    @abstractmethod
+    def load(self) -> Domains:
+        """Its domains; large ones are decoded when they are asked for."""
 
     @property
-    def files(self) -> tuple[str, ...]: ...
+    def source(self) -> str:
+        """How it is named on the command line, behind --data."""
+        return self.name
 
-    def load(self) -> Domains: ...
+    def to_config(self) -> dict[str, Any]:
+        """How it is named, and the options that are not in the name, from which `data_set` makes it again."""
+        options = super().to_config()
+        path = {"path"} if options["name"] in PREFIXED else set()
+        return {**{key: value for key, value in options.items() if key not in path}, "name": self.source}
 
 
-DOMAINS: Catalogue[DataSet] = Catalogue("data set", "shiftproof.domains")
+DOMAINS: Catalogue[DataSet] = Catalogue("data set", "shiftproof.domains", base=DataSet)
 PREFIXED = ("folder", "hf")
 """Kinds of data that are named with what follows: folder:PATH, hf:NAME."""
 

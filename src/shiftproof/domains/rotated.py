@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from shiftproof.domains.digits import embedded_digits
 from shiftproof.domains.domain import Domain, Domains
 from shiftproof.domains.npz import DIGITS, LAYOUT, read_images
-from shiftproof.domains.registry import DOMAINS, find_file
+from shiftproof.domains.registry import DOMAINS, DataSet, find_file
 from shiftproof.perturbations import rotate
 from shiftproof.rng import numpy_generator
 from shiftproof.types import IntArray
@@ -23,10 +23,8 @@ ANGLES = (0, 15, 30, 45, 60, 75)
     "rotated-digits", content="0, 15, ..., 75 degrees: six times about 300 images 1x8x8", source="embedded"
 )
 @dataclass(frozen=True)
-class RotatedDigits:
+class RotatedDigits(DataSet):
     """Embedded digits, turned by 0 to 75 degrees in six domains."""
-
-    files = ()
 
     def load(self) -> Domains:
         """Build the six domains; always the same."""
@@ -36,7 +34,7 @@ class RotatedDigits:
 
 @DOMAINS.register("rotated-mnist", content="0, 15, ..., 75 degrees: six times about 11,667 images 1x28x28")
 @dataclass(frozen=True)
-class RotatedMNIST:
+class RotatedMNIST(DataSet):
     """MNIST, turned by 0 to 75 degrees in six domains."""
 
     files = ("mnist.npz",)

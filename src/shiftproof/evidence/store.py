@@ -46,10 +46,11 @@ class EvidenceStore:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def path(self, model: str, domain: str, probe: str, setting: str) -> Path:
-        """Where the measurements of a probe are, or will be."""
+    def path(self, model: str, domain: str, probe: str, setting: str, train_seed: int | None = None) -> Path:
+        """Where the measurements of a probe are, or will be; `train_seed` where a model is trained with several."""
         short = hashlib.sha256(setting.encode()).hexdigest()[:8]
-        return self.root / slug(model) / slug(domain) / f"{slug(probe)}-{short}.parquet"
+        folder = slug(model if train_seed is None else f"{model}-{train_seed}")
+        return self.root / folder / slug(domain) / f"{slug(probe)}-{short}.parquet"
 
     def journal(self, path: Path, identity: dict[str, Any]) -> Journal:
         """The journal of a probe under way."""

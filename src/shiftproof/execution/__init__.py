@@ -4,7 +4,7 @@ from shiftproof.execution.bf16 import bf16_problem, require_bf16
 from shiftproof.execution.files import check_writable, only_one, parse_json, read_json, write_atomically, write_json
 from shiftproof.execution.journal import Journal
 from shiftproof.execution.memory import keep_freed_memory, machine_memory
-from shiftproof.execution.progress import Mode, Progress, duration, progress_bar
+from shiftproof.execution.progress import Mode, Progress, duration, parse_duration, progress_bar
 from shiftproof.execution.signals import terminate_as_interrupt
 from shiftproof.execution.workers import always_in_workers, pickled, run_shards, single_threaded
 
@@ -19,6 +19,7 @@ __all__ = [
     "keep_freed_memory",
     "machine_memory",
     "only_one",
+    "parse_duration",
     "parse_json",
     "pickled",
     "progress_bar",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -9,7 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, Protocol, TextIO
 
-__all__ = ["Mode", "Progress", "duration", "progress_bar"]
+from shiftproof.errors import UsageError
+
+__all__ = ["Mode", "Progress", "duration", "parse_duration", "progress_bar"]
 
 Mode = Literal["auto", "lines", "off"]
 """`auto`: a bar if stderr is a terminal, else nothing; `lines`: a bar if it is one, else a line now and then."""
@@ -45,6 +48,19 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def parse_duration(text: str) -> float:
+    """Seconds from text such as 90s, 20m, 1.5h.
+
+    >>> parse_duration("20m"), parse_duration("1.5h")
+    (1200.0, 5400.0)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h)\s*", text)
+    seconds = float(match[1]) * {"s": 1, "m": 60, "min": 60, "h": 3600}[match[2]] if match else 0.0
+    if not seconds > 0:
+        raise UsageError(f"the budget is {text!r}; write a time such as 90s, 20m or 1.5h")
+    return seconds
 
 
 class _Silent:

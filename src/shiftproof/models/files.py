@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from shiftproof.errors import ModelError
 from shiftproof.execution import check_writable, write_atomically, write_json
 from shiftproof.execution.archives import DAMAGED_ZIP, read_member, unpacked_size
+from shiftproof.models.split import origin_of
 
 __all__ = ["file_hash", "fingerprint", "load_weights", "read_weights", "save_model", "weight_bytes"]
 
@@ -38,10 +39,10 @@ def save_model(model: nn.Module, path: Path | str, card: dict[str, Any] | None =
             f"{path} is where the record goes; name the weights, such as {path.with_suffix('.safetensors')}"
         )
     content = weight_bytes(model)
-    architecture = getattr(model, "architecture", None)
+    origin = origin_of(model)
     record = {
         "format": "shiftproof-model/1",
-        "architecture": None if architecture is None else architecture.as_dict(),
+        "architecture": None if origin is None else origin.as_dict(),
         **(card or {}),
         "weights": {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()},
     }

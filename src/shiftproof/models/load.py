@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,10 +18,10 @@ from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ModelError, ShiftproofError, UnknownName, UsageError
 from shiftproof.execution import read_json
 from shiftproof.models.files import load_weights, read_weights
-from shiftproof.models.networks.architecture import MODELS, Architecture, build_model, split_options
-from shiftproof.models.networks.heads import Head
-from shiftproof.models.split import SplitModel
-from shiftproof.models.timm import TimmArchitecture, build_timm, has_new_head, timm_options
+from shiftproof.models.heads import Head
+from shiftproof.models.networks.architecture import MODELS, NetworkBlueprint, build_model, split_options
+from shiftproof.models.split import Origin, SplitModel, set_origin
+from shiftproof.models.timm import TimmBlueprint, build_timm, has_new_head, timm_options
 from shiftproof.rng import seeded_globals
 
 __all__ = ["check_options", "check_trained", "load_model", "model_path", "read_card", "starts_by_chance"]
@@ -194,11 +195,11 @@ def _rebuild(path: Path, card: dict[str, Any], domains: Domains | Domain | None)
             f"file says so; if you trust that code, name it yourself: --set model.architecture={name} "
             f"(architecture={name!r} in Python)"
         )
-    kind = TimmArchitecture if str(record.get("name")).startswith("timm:") else Architecture
-    architecture = kind.from_dict(record)
-    if domains is not None and architecture.shape != domains.shape:
-        raise ModelError(f"{path} takes inputs of shape {architecture.shape}, but the data has {domains.shape}")
-    return architecture.build(published=False)
+    kind = TimmBlueprint if str(record.get("name")).startswith("timm:") else NetworkBlueprint
+    blueprint = kind.from_dict(record)
+    if domains is not None and blueprint.shape != domains.shape:
+        raise ModelError(f"{path} takes inputs of shape {blueprint.shape}, but the data has {domains.shape}")
+    return blueprint.build(published=False)
 
 
 def _from_python(spec: str, seed: int) -> nn.Module:
@@ -219,16 +220,15 @@ def _from_python(spec: str, seed: int) -> nn.Module:
         raise ModelError(f"{spec} returned {type(model).__name__}, not a torch.nn.Module")
     if any(isinstance(one, UninitializedParameter) for one in model.parameters()):
         raise ModelError(f"{spec} has lazy layers without weights; call the model once in the function, on zeros")
-    if getattr(model, "architecture", None) is None:
-        model.architecture = _PythonArchitecture(spec)  # type: ignore[assignment]
+    set_origin(model, _PythonFunction(spec))
     return model
 
 
-class _PythonArchitecture:
-    """How to get the model again: by calling the same function."""
+@dataclass(frozen=True)
+class _PythonFunction(Origin):
+    """A function that makes the model again when it is called."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    name: str
 
     def as_dict(self) -> dict[str, Any]:
         return {"name": self.name}

@@ -11,20 +11,31 @@ from torch import Tensor, nn
 
 from shiftproof.catalogue import checked_options
 from shiftproof.errors import ModelError, UsageError
-from shiftproof.models.networks.heads import Head
+from shiftproof.models.heads import Head
 from shiftproof.models.outputs import logits_of
 from shiftproof.rng import seeded_globals
 
 if TYPE_CHECKING:
     from shiftproof.domains import Domain, Domains
 
-__all__ = ["Blueprint", "SplitModel"]
+__all__ = ["Blueprint", "Origin", "SplitModel", "blueprint_of", "origin_of", "set_origin"]
 
 
-class Blueprint(ABC):
-    """A record of how to build a model again, without its weights, for inputs of `shape`."""
+class Origin(ABC):
+    """How a model was made, as the JSON beside its weights says."""
+
+    name: str
+
+    @abstractmethod
+    def as_dict(self) -> dict[str, Any]:
+        """For the JSON beside the weights."""
+
+
+class Blueprint(Origin, ABC):
+    """How to build a model again, without its weights, for inputs of `shape` and so many classes."""
 
     shape: tuple[int, ...]
+    classes: int
 
     @abstractmethod
     def with_shape(self, shape: tuple[int, ...], classes: int, head: Head) -> Self:
@@ -43,7 +54,7 @@ class SplitModel(nn.Module):
     together by hand.
     """
 
-    def __init__(self, encoder: nn.Module, head: nn.Module, architecture: Blueprint | None = None) -> None:
+    def __init__(self, encoder: nn.Module, head: nn.Module, architecture: Origin | None = None) -> None:
         super().__init__()
         self.encoder = encoder
         self.head = head
@@ -73,17 +84,32 @@ class SplitModel(nn.Module):
             raise UsageError(f"a head is built for the classes of domains, not for {domains!r}")
         head = Head(**checked_options(Head, options, "a head"))
         shape, classes = domains.shape, len(domains.classes)
-        encoder, architecture = self.encoder, self.architecture
-        # that of a model made by code outside the catalogue does not say how to build its encoder
-        if not isinstance(architecture, Blueprint):
-            architecture = None
-        else:
+        encoder, architecture = self.encoder, blueprint_of(self)
+        if architecture is not None:
             before, architecture = architecture.shape, architecture.with_shape(shape, classes, head)
             encoder = encoder if before == shape else _resized(encoder, before, architecture)
         representation = _representation(encoder, shape)
         with seeded_globals(seed, "initialisation", "head"):
             layers = head.build(representation.shape[1], classes)
         return SplitModel(encoder, layers.to(representation), architecture)
+
+
+def origin_of(model: nn.Module) -> Origin | None:
+    """How a model was made, if it says so: its `architecture`."""
+    origin = getattr(model, "architecture", None)
+    return origin if isinstance(origin, Origin) else None
+
+
+def blueprint_of(model: nn.Module) -> Blueprint | None:
+    """How to build a model again; None for one that code outside the catalogue made, or that was put together."""
+    origin = origin_of(model)
+    return origin if isinstance(origin, Blueprint) else None
+
+
+def set_origin(model: nn.Module, origin: Origin) -> None:
+    """Note how a model was made, unless it has an `architecture` already."""
+    if getattr(model, "architecture", None) is None:
+        model.architecture = origin  # type: ignore[assignment]
 
 
 def _resized(encoder: nn.Module, before: tuple[int, ...], architecture: Blueprint) -> nn.Module:

@@ -14,14 +14,14 @@ from torch import nn
 from shiftproof.catalogue import checked_options, options_of
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ModelError, UnknownName, UsageError
-from shiftproof.models.networks.architecture import Architecture, Front
-from shiftproof.models.networks.heads import Head
+from shiftproof.models.heads import Head
+from shiftproof.models.networks.architecture import Front, NetworkBlueprint
 from shiftproof.models.outputs import logits_of
 from shiftproof.models.split import SplitModel
 from shiftproof.rng import seeded_globals
 from shiftproof.types import Positive
 
-__all__ = ["Timm", "TimmArchitecture", "build_timm", "has_new_head", "timm_options"]
+__all__ = ["Timm", "TimmBlueprint", "build_timm", "has_new_head", "timm_options"]
 
 PREFIX = "timm:"
 
@@ -38,7 +38,7 @@ class Timm:
 
 
 @dataclass(frozen=True)
-class TimmArchitecture(Architecture):
+class TimmBlueprint(NetworkBlueprint):
     """All that is needed to build a network of timm again, but for its weights; `name` is 'timm:NAME'."""
 
     def build(self, seed: int = 0, *, published: bool = True) -> SplitModel:
@@ -64,11 +64,11 @@ class TimmArchitecture(Architecture):
             network = _created(self.name, channels, pretrained)
             last = network.get_classifier()
             network.reset_classifier(0)
-            architecture = replace(self, front=_normalising(self.front, network.default_cfg, channels))
-            encoder = nn.Sequential(*architecture.front.layers(self.shape[0]), *self._enlarging(), network)
+            blueprint = replace(self, front=_normalising(self.front, network.default_cfg, channels))
+            encoder = nn.Sequential(*blueprint.front.layers(self.shape[0]), *self._enlarging(), network)
             width = self._width(encoder, network.default_cfg)
             head = self.head.build(width, self.classes) if fresh_head else self._kept(last, width)
-        return SplitModel(encoder, head, architecture)
+        return SplitModel(encoder, head, blueprint)
 
     def _enlarging(self) -> list[nn.Module]:
         size = self._own.size
@@ -109,10 +109,10 @@ def build_timm(spec: str, domains: Domains | Domain, *, seed: int = 0, **options
     `pretrained=True` keeps the published last layer too, unless an option of `Head` asks for a new one.
     """
     front, head, own = timm_options(spec, options)
-    architecture = TimmArchitecture(spec, domains.shape, len(domains.classes), asdict(own), front, head)
+    blueprint = TimmBlueprint(spec, domains.shape, len(domains.classes), asdict(own), front, head)
     if own.pretrained and not has_new_head(options):
-        return architecture.build_published().eval()
-    return architecture.build(seed)
+        return blueprint.build_published().eval()
+    return blueprint.build(seed)
 
 
 def timm_options(spec: str, options: Mapping[str, Any]) -> tuple[Front, Head, Timm]:

@@ -8,15 +8,14 @@ from typing import Annotated, Any, ClassVar
 
 from torch import Tensor
 
-from shiftproof.catalogue import Method
-from shiftproof.objectives.objective import Outcome, Recipe, Selection
+from shiftproof.objectives.objective import Objective, Outcome, Recipe, Selection
 from shiftproof.types import Finding, Natural, NonNegative, Range
 
 __all__ = ["AnnealedPenalty", "compares_domains", "never_annealed", "penalised"]
 
 
 @dataclass(frozen=True)
-class AnnealedPenalty(Method):
+class AnnealedPenalty(Objective):
     """A penalty that weighs at most 1 for `anneal` steps, then `weight`; the sum is divided by that.
 
     Source validation would pick the weights from before the penalty, so that the last ones are kept.

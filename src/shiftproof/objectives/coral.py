@@ -8,10 +8,9 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from shiftproof.catalogue import Method
 from shiftproof.objectives.annealing import compares_domains
 from shiftproof.objectives.measures import cross_entropy, split
-from shiftproof.objectives.objective import OBJECTIVES, Outcome, Recipe, Selection
+from shiftproof.objectives.objective import OBJECTIVES, Objective, Outcome, Recipe, Selection
 from shiftproof.types import Batch, Finding, Loss, NonNegative, Range
 
 __all__ = ["CORAL"]
@@ -21,7 +20,7 @@ __all__ = ["CORAL"]
     "coral", paper="Sun & Saenko 2016", buys="representations that domains share", cost="1 forward, 1 backward"
 )
 @dataclass(frozen=True)
-class CORAL(Method):
+class CORAL(Objective):
     """Cross-entropy, and `weight` times how means and covariances of representations differ between domains."""
 
     weight: Annotated[NonNegative, Range(0.1, 10, log=True)] = 1.0

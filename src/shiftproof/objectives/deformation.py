@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from shiftproof.catalogue import Method
-from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
+from shiftproof.objectives.objective import OBJECTIVES, Objective, Recipe, Selection
 from shiftproof.perturbations.noise import NoiseOption
 from shiftproof.types import Batch, Loss
 
@@ -19,7 +18,7 @@ __all__ = ["DeformationAugmentation"]
     "deformation", paper="Alfarra et al. 2022", buys="radii under that noise", cost="1 forward, 1 backward"
 )
 @dataclass(frozen=True)
-class DeformationAugmentation(Method):
+class DeformationAugmentation(Objective):
     """Cross-entropy under any `noise` (a rotation, a translation, ...), a fresh draw for every image and step."""
 
     noise: NoiseOption = "rotation:0.25"  # type: ignore[assignment]  # as text it can be listed

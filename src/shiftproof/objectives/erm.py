@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
+from shiftproof.objectives.objective import OBJECTIVES, Objective, Recipe, Selection
 from shiftproof.types import Batch, Loss
 
 __all__ = ["ERM"]
@@ -15,7 +15,7 @@ __all__ = ["ERM"]
 
 @OBJECTIVES.register("erm", paper="Vapnik 1998", buys="accuracy on the sources", cost="1 forward, 1 backward")
 @dataclass(frozen=True)
-class ERM:
+class ERM(Objective):
     """Cross-entropy, averaged over the samples of a domain and then over domains."""
 
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=1_000, evaluate_every=50)

@@ -7,13 +7,12 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import nn
 
-from shiftproof.catalogue import Method
 from shiftproof.errors import UnknownConstant
 from shiftproof.models.lipschitz.constants import lipschitz_bound
 from shiftproof.objectives.annealing import compares_domains, never_annealed, penalised
 from shiftproof.objectives.irm import irm_penalty
 from shiftproof.objectives.measures import cross_entropy, split, spread
-from shiftproof.objectives.objective import OBJECTIVES, Outcome, Recipe, Selection
+from shiftproof.objectives.objective import OBJECTIVES, Objective, Outcome, Recipe, Selection
 from shiftproof.types import Batch, Finding, Loss, Natural, NonNegative, Range
 
 __all__ = ["GLEAN"]
@@ -29,7 +28,7 @@ _ONE = 1.01
     cost="1 forward, 1 backward",
 )
 @dataclass(frozen=True)
-class GLEAN(Method):
+class GLEAN(Objective):
     """IRM with normal noise of `sigma` on the representation; risk and penalty see the same noise.
 
     On an encoder with a known Lipschitz constant, `latent-margin` turns the margins into radii. On another one they

@@ -7,10 +7,9 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import nn
 
-from shiftproof.catalogue import Method
 from shiftproof.objectives.annealing import compares_domains
 from shiftproof.objectives.measures import cross_entropy
-from shiftproof.objectives.objective import OBJECTIVES, Outcome, Recipe, Selection
+from shiftproof.objectives.objective import OBJECTIVES, Objective, Outcome, Recipe, Selection
 from shiftproof.types import Batch, Finding, Loss, NonNegative, Range
 
 __all__ = ["GroupDRO"]
@@ -20,7 +19,7 @@ __all__ = ["GroupDRO"]
     "group-dro", paper="Sagawa et al. 2020", buys="accuracy on the worst source domain", cost="1 forward, 1 backward"
 )
 @dataclass(frozen=True)
-class GroupDRO(Method):
+class GroupDRO(Objective):
     """Cross-entropy, weighted over domains; a weight grows by the factor exp(eta * risk) at every step."""
 
     eta: Annotated[NonNegative, Range(1e-3, 1e-1, log=True)] = 1e-2

@@ -14,10 +14,9 @@ from torch import Tensor, nn
 from shiftproof.attacks.ascent import Rule, ascend, attackable, weaknesses
 from shiftproof.attacks.attack import check_eps
 from shiftproof.attacks.pgd import PGD
-from shiftproof.catalogue import Method
 from shiftproof.models.prepared.prepare import Precision
 from shiftproof.objectives.measures import cross_entropy
-from shiftproof.objectives.objective import Outcome
+from shiftproof.objectives.objective import Objective, Outcome
 from shiftproof.perturbations.threat import ThreatOption
 from shiftproof.types import Batch, Finding, Positive, Range
 
@@ -27,7 +26,7 @@ _VALIDATION_STEPS = 10
 
 
 @dataclass(frozen=True)
-class InnerAttack(Method):
+class InnerAttack(Objective):
     """What an adversarial objective can be told about its attack; a step is 2.5 eps / `steps` (l1: 7.5) unless told.
 
     `rule` is "steepest" for the threat's norm, or "raw" for the gradient as it is, which hardly moves where the model

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from annotated_types import Interval
 from torch import nn
 
-from shiftproof.catalogue import Catalogue, checked_options
+from shiftproof.attacks import Attack, Base, Victim
+from shiftproof.catalogue import Catalogue, Method, checked_options, optional
 from shiftproof.errors import UsageError
-from shiftproof.types import Batch, Loss, NonNegative, Positive
+from shiftproof.perturbations.noise import Noise
+from shiftproof.types import Batch, Finding, Loss, NonNegative, Positive
 
 __all__ = ["OBJECTIVES", "Objective", "Outcome", "Part", "Recipe", "Selection"]
 
@@ -55,23 +58,42 @@ class Outcome:
     domains: tuple[str, ...]
 
 
-class Objective(Protocol):
-    """A frozen dataclass with a loss, a default recipe and a default way to select the model.
+class Objective(Method, ABC):
+    """What training minimises: a frozen dataclass of options with a loss, a default recipe and a default selection."""
 
-    The rest is optional. `passes` is how often a sample goes forward in a step, 1 unless told. `neutral` lists options
-    with which the loss is that of ERM, for `check_objective`. Under a `noise`, source validation is measured as well,
-    and selects. An `attack`, and `victim(model)` if that is not the model as it is, make it possible to select by
-    robust accuracy. `findings(outcome)` yields what a reader should know of a model that was trained so.
-    """
+    recipe: ClassVar[Recipe]
+    """How it is trained unless told otherwise."""
+    selection: ClassVar[Selection]
+    """How the kept weights are chosen unless told otherwise."""
+    neutral: ClassVar[tuple[dict[str, Any], ...]] = ()
+    """Options with which the loss is that of ERM, for `check_objective`."""
 
-    @property
-    def recipe(self) -> Recipe: ...
-
-    @property
-    def selection(self) -> Selection: ...
-
+    @abstractmethod
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The loss of one step; all randomness comes from `generator`, and the order of domains must not matter."""
 
+    @optional
+    def passes(self) -> int:
+        """Forward passes of a sample in a step."""
+        return 1
 
-OBJECTIVES: Catalogue[Objective] = Catalogue("objective", "shiftproof.objectives")
+    @optional
+    def noise(self) -> Noise | None:
+        """Noise under which source validation is measured as well, and selects."""
+        return None
+
+    @optional
+    def attack(self) -> Attack | None:
+        """Attack used to select the model by robust accuracy."""
+        return None
+
+    def victim(self, model: nn.Module) -> Victim:
+        """The classifier that `attack` attacks: the model as it is."""
+        return Base(model)
+
+    def findings(self, outcome: Outcome) -> Iterator[Finding]:
+        """What a reader should know of a model that was trained so."""
+        return iter(())
+
+
+OBJECTIVES: Catalogue[Objective] = Catalogue("objective", "shiftproof.objectives", base=Objective)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from shiftproof.catalogue import Method
 from shiftproof.objectives.measures import noise_of
+from shiftproof.objectives.objective import Objective
 from shiftproof.perturbations.noise import Noise
 from shiftproof.types import NonNegative, Range
 
@@ -14,7 +14,7 @@ __all__ = ["ForSmoothing"]
 
 
 @dataclass(frozen=True)
-class ForSmoothing(Method):
+class ForSmoothing(Objective):
     """`sigma` is the standard deviation of the noise, that of the smoothing to come; the model is selected under it."""
 
     sigma: Annotated[NonNegative, Range(0.12, 1.0, log=True)] = 0.25

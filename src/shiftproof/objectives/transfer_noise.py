@@ -6,9 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 from torch import nn
 
-from shiftproof.catalogue import Method
 from shiftproof.objectives.measures import cross_entropy, noise_of, spread
-from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
+from shiftproof.objectives.objective import OBJECTIVES, Objective, Recipe, Selection
 from shiftproof.perturbations.noise import Noise
 from shiftproof.perturbations.threat import project
 from shiftproof.types import Batch, Loss, NonNegative, Range
@@ -23,7 +22,7 @@ __all__ = ["TransferNoise"]
     cost="1 forward, 1 backward",
 )
 @dataclass(frozen=True)
-class TransferNoise(Method):
+class TransferNoise(Objective):
     """Cross-entropy under noise: "gauss" is normal of `sigma`; "sphere", the text to the letter, at most `eps` long.
 
     The letter draws standard normal noise and shortens it to an l2 norm of `eps`. In 784 dimensions that is 28 times

@@ -66,9 +66,7 @@ class Attack(Probe):
     votes: Positive = 1_000
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "attack", as_attack(self.attack))
-        object.__setattr__(self, "eps", as_sizes(self.eps))
-        object.__setattr__(self, "smoothed", _noise_or_none(self.smoothed))
+        super().__post_init__()
         for eps in self.budgets:
             check_eps(self.attack.threat.at(eps))
         if max(self.budgets) == 0:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, PlainValidator
 from torch import nn
 
+from shiftproof.catalogue import options_of
 from shiftproof.certification import CERTIFIERS, Certificates, Certifier
 from shiftproof.certification.certifier import Job, Memory
 from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
@@ -25,16 +25,9 @@ from shiftproof.types import Cost
 __all__ = ["Certify", "as_certifier", "as_certifiers"]
 
 
-def as_certifier(value: Any) -> Any:
+def as_certifier(value: Any) -> Certifier:
     """A certifier from a study file: its name, or a mapping with the name and its options."""
-    if hasattr(value, "certify") and not isinstance(value, type):
-        return value
-    if isinstance(value, str):
-        return CERTIFIERS.create(value)
-    if isinstance(value, Mapping):
-        options = {"name": "randomized-smoothing", **value}
-        return CERTIFIERS.create(str(options.pop("name")), options)
-    raise UsageError(f"the certifier is {value!r}; write {{name: randomized-smoothing, noise: gaussian:0.25}}")
+    return CERTIFIERS.make(value)
 
 
 def as_certifiers(value: Any) -> Any:
@@ -64,6 +57,7 @@ class Certify(Probe):
     """
 
     columns: ClassVar = CERTIFICATE
+    in_blocks: ClassVar = False
 
     certifier: Annotated[Any, BeforeValidator(as_certifiers)] = field(
         default_factory=lambda: RandomizedSmoothing(as_noise("gaussian:0.25"))
@@ -73,8 +67,7 @@ class Certify(Probe):
     alphas: Annotated[tuple[float, ...], PlainValidator(as_alphas)] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "certifier", as_certifiers(self.certifier))
-        object.__setattr__(self, "alphas", as_alphas(self.alphas))
+        super().__post_init__()
         # a class of one's own may certify otherwise, alone
         voting = all(type(one) is RandomizedSmoothing for one in self.certifiers)
         if not self.certifiers:
@@ -102,6 +95,11 @@ class Certify(Probe):
         return str(self.certifiers[0].classifier)
 
     @property
+    def calibrates(self) -> bool:
+        """Whether a certifier adapts the model to training samples."""
+        return any("calibration" in options_of(type(one)) for one in self.certifiers)
+
+    @property
     def title(self) -> str:
         """What tells it from other certify probes of a study."""
         return f"certify, {', '.join(str(one.title) for one in self.certifiers)}"
@@ -117,7 +115,7 @@ class Certify(Probe):
             calibration=task.calibration,
         )
         if len(self.certifiers) > 1:
-            counted: list[Certificates] = RandomizedSmoothing.together(job, self.certifiers)  # type: ignore[arg-type]
+            counted: list[Certificates] = RandomizedSmoothing.certify_together(job, self.certifiers)  # type: ignore[arg-type]
         else:
             counted = [self.certifiers[0].certify(job)]
         every = [*counted, *(one.at_alpha(alpha) for alpha in self.alphas for one in counted)]
@@ -145,9 +143,7 @@ class Certify(Probe):
 
     def passes(self, model: nn.Module) -> int:
         """Votes of one sample, at most; one where none are counted."""
-        return sum(
-            int(getattr(one, "n0", 0) + getattr(one, "n", getattr(one, "samples", 1))) for one in self.certifiers
-        )
+        return sum(one.passes for one in self.certifiers)
 
     def job(self, model: nn.Module, domain: Domain, workers: int = 1) -> Job:
         """What the certifier is given."""

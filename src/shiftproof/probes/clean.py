@@ -1,6 +1,7 @@
 """Predictions on the samples as they are."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,8 @@ __all__ = ["Clean"]
 @dataclass(frozen=True)
 class Clean(Probe):
     """Predictions on the samples as they are."""
+
+    cheap: ClassVar[bool] = True
 
     def collect(self, task: ProbeTask) -> list[Result]:
         """Predictions of all samples."""

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from pydantic import PlainValidator
 from torch import Tensor, nn
 
-from shiftproof.catalogue import checked_options
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
 from shiftproof.perturbations.corruptions import CORRUPTIONS, EXTRA, STANDARD, Constants, constants_for, corrupt
@@ -65,16 +64,6 @@ class Corrupt(Probe):
     constants: Constants = "auto"
 
     title: ClassVar[str] = "corrupted"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "corruptions", as_corruptions(self.corruptions))
-        object.__setattr__(self, "severities", _as_severities(self.severities))
-
-    @classmethod
-    def create(cls, corruptions: str, severities: str, constants: str) -> Corrupt:
-        """From text, checked."""
-        options = {"corruptions": corruptions, "severities": severities, "constants": constants}
-        return cls(**checked_options(cls, options, "corrupt"))
 
     @property
     def settings(self) -> list[tuple[str, int]]:

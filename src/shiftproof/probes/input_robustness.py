@@ -15,7 +15,7 @@ from shiftproof.attacks.attack import check_eps
 from shiftproof.certification.input_robustness import Measured
 from shiftproof.domains import Domain
 from shiftproof.evidence import Column
-from shiftproof.perturbations.threat import ThreatOption, as_threat
+from shiftproof.perturbations.threat import ThreatOption
 from shiftproof.probes.blocks import Columns, ProbeTask, answers_of, measure_blocks
 from shiftproof.probes.costs import trial_cost
 from shiftproof.probes.probe import PROBES, Probe, Result
@@ -44,7 +44,7 @@ class InputRobustness(Probe):
     )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "threat", as_threat(self.threat))
+        super().__post_init__()
         check_eps(self.threat)
 
     @property

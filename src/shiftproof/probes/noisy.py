@@ -16,7 +16,7 @@ from shiftproof.certification.calibration import CalibrationOption, calibration_
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.adaptation import adapt_batchnorm, batchnorm_layers
-from shiftproof.perturbations.noise import NoiseOption, as_noise, draw, label
+from shiftproof.perturbations.noise import NoiseOption, draw, label
 from shiftproof.probes.blocks import Columns, ProbeTask, answers_of, measure_blocks
 from shiftproof.probes.costs import block_cost
 from shiftproof.probes.probe import PROBES, Probe, Result
@@ -40,7 +40,7 @@ class Noisy(Probe):
     momentum: Annotated[float, Interval(ge=0, le=1)] = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "noise", as_noise(self.noise))
+        super().__post_init__()
         if self.adapted and not self.noise.additive:
             raise UsageError(f"BatchNorm is adapted to Gaussian noise, not to {label(self.noise)}")
 
@@ -48,6 +48,11 @@ class Noisy(Probe):
     def classifier(self) -> str:
         """Of which classifier the rows speak."""
         return "adapted" if self.adapted else "base"
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether the model is adapted to training samples."""
+        return self.adapted
 
     @property
     def title(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import nn
 
-from shiftproof.catalogue import Catalogue
+from shiftproof.catalogue import Catalogue, Method
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ConformanceError
 from shiftproof.evidence import Column, Evidence, EvidenceStore, Measurement
@@ -33,11 +33,15 @@ class Result:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Probe(ABC):
+class Probe(Method, ABC):
     """What measures a domain: a frozen dataclass of its options. Write `collect` and `cost`; the rest has defaults."""
 
     columns: ClassVar[tuple[Column, ...]] = ()
     """What it measures of every sample besides the answer; anything else in its results is an error."""
+    cheap: ClassVar[bool] = False
+    """Whether it takes a forward pass a sample and no more: a budget leaves such probes all samples."""
+    in_blocks: ClassVar[bool] = True
+    """Whether it measures blocks of samples, the first of them in process; what certifies shares its work otherwise."""
 
     @property
     def classifier(self) -> str:
@@ -45,9 +49,14 @@ class Probe(ABC):
         return "base"
 
     @property
+    def calibrates(self) -> bool:
+        """Whether training samples shape the classifier before it is measured; those are not measured then."""
+        return False
+
+    @property
     def title(self) -> str:
         """What tells it from other probes of a study."""
-        return PROBES.name_of(self)
+        return self.name
 
     @abstractmethod
     def collect(self, task: ProbeTask) -> Sequence[Result]:
@@ -65,11 +74,13 @@ class Probe(ABC):
         """What weakens what it measures, as far as its options tell."""
         yield from ()
 
-    def check(self, model: nn.Module, domain: Domain, calibration: Domains | None) -> None:  # noqa: B027 - a default
+    def check(self, model: nn.Module, domain: Domain, calibration: Domains | None) -> None:
         """Refuse, before anything is trained, a model or data that can't be measured."""
 
 
-PROBES: Catalogue[Probe] = Catalogue("probe", "shiftproof.probes")
+PROBES: Catalogue[Probe] = Catalogue(
+    "probe", "shiftproof.probes", base=Probe, example="{name: attack, attack: {name: pgd, threat: linf:8/255}}"
+)
 
 
 def run_probe(
@@ -79,6 +90,7 @@ def run_probe(
     store: EvidenceStore,
     *,
     model_name: str = "model",
+    train_seed: int | None = None,
     seed: int = 0,
     workers: int = 1,
     progress: Mode = "auto",
@@ -87,10 +99,11 @@ def run_probe(
 ) -> Evidence:
     """Measure every sample of `domain`; what an earlier, killed run has done is not done again.
 
-    `facts` are what is known of the samples: how they were `sampled`, whether they were `seen_in_training`.
+    `facts` are what is known of the samples: how they were `sampled`, whether they were `seen_in_training`;
+    `train_seed` is told where a study trains a model with several seeds.
     """
-    name, setting, known = PROBES.name_of(probe), repr(probe), dict(facts or {})
-    path = store.path(model_name, domain.name, name, setting)
+    setting, known = repr(probe), dict(facts or {})
+    path = store.path(model_name, domain.name, probe.name, setting, train_seed)
     identity = identity_of({"probe": setting, **known}, model, domain, seed=seed, calibration=calibration)
     finished = store.finished(path, identity)
     if finished is not None:
@@ -99,16 +112,18 @@ def run_probe(
     common = {
         "model": model_name,
         "domain": domain.name,
-        "probe": name,
+        "probe": probe.name,
         "setting": setting,
         "title": probe.title,
         "classifier": probe.classifier,
         "seed": seed,
         "precision": "f32",
+        **({} if train_seed is None else {"train_seed": train_seed}),
         **known,
     }
     with store.journal(path, identity) as journal:
-        label = f"{probe.title}: {model_name} on {domain.name}"
+        trained = "" if train_seed is None else f", seed {train_seed}"
+        label = f"{probe.title}: {model_name}{trained} on {domain.name}"
         results = probe.collect(ProbeTask(model, domain, journal, seed, workers, progress, label, calibration))
         evidence = Evidence([_measurement(probe, result, domain, common) for result in results])
         store.finish(path, evidence, identity)

@@ -15,8 +15,8 @@ from shiftproof.attacks.input_search import InputSearch, search_samples
 from shiftproof.attacks.representation import adversarial_representation, linear_head
 from shiftproof.domains import Domain
 from shiftproof.evidence import Column
-from shiftproof.perturbations.threat import ThreatOption, as_threat
-from shiftproof.probes.attack import Sizes, as_sizes
+from shiftproof.perturbations.threat import ThreatOption
+from shiftproof.probes.attack import Sizes
 from shiftproof.probes.blocks import Columns, ProbeTask, measure_blocks
 from shiftproof.probes.costs import trial_cost
 from shiftproof.probes.probe import PROBES, Probe, Result, under_each
@@ -51,8 +51,7 @@ class Search(Probe):
     )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "threat", as_threat(self.threat))
-        object.__setattr__(self, "eps", as_sizes(self.eps))
+        super().__post_init__()
         for eps in self.budgets:
             check_eps(self.threat.at(eps))
 

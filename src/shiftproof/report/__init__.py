@@ -1,7 +1,18 @@
-"""From evidence to what people read: tables, a chart, sample images, one HTML page."""
+"""From evidence to what people read: a list of sections, each with words, tables and charts, and one HTML page."""
 
-from shiftproof.report.findings import certificate_findings, shift_findings
-from shiftproof.report.page import Report, write_report
-from shiftproof.report.tables import Table, accuracy_table
+from shiftproof.report.accuracy import AccuracyTable, accuracy_table
+from shiftproof.report.page import write_report
+from shiftproof.report.report import Report
+from shiftproof.report.section import SECTIONS, Section
+from shiftproof.report.sections.findings import certificate_findings, shift_findings
 
-__all__ = ["Report", "Table", "accuracy_table", "certificate_findings", "shift_findings", "write_report"]
+__all__ = [
+    "SECTIONS",
+    "AccuracyTable",
+    "Report",
+    "Section",
+    "accuracy_table",
+    "certificate_findings",
+    "shift_findings",
+    "write_report",
+]

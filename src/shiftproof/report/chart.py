@@ -1,59 +1,58 @@
-"""Pictures: accuracy with intervals, heat maps; and how they become files."""
+"""Charts of a report: size, fonts and colours set up once, written as SVG, PNG and interactive HTML."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
-from shiftproof.report.tables import Table
+__all__ = ["Chart", "by_colour", "heat_map", "intervals", "layer", "make_chart", "numbers_axis", "share_axis"]
 
-__all__ = ["accuracy_chart", "chart_png", "chart_svg", "heat_map"]
+Json = dict[str, Any]
 
+WIDTH, HEIGHT = 720, 300
+INK, SOFT, LINE = "#1c1917", "#57534e", "#e7e5e4"
 PALETTE = ["#c2410c", "#1d4ed8", "#15803d", "#7e22ce", "#a16207", "#0e7490", "#be123c", "#4d7c0f"]
+_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+_AXIS = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelColor": SOFT, "titleColor": SOFT}
+_CONFIG = {
+    "font": "system-ui, -apple-system, Segoe UI, sans-serif",
+    "view": {"stroke": None},
+    "axis": {**_AXIS, "grid": False, "domainColor": "#a8a29e", "tickColor": "#a8a29e", "titlePadding": 8},
+    "legend": {"title": None, "orient": "top", "labelLimit": 0, "columns": 4, "labelFontSize": 13, "labelColor": INK},
+    "title": {"fontSize": 13, "fontWeight": "normal", "color": SOFT, "anchor": "start"},
+    "range": {"category": PALETTE},
+    "mark": {"tooltip": True},
+}
 
 
-def accuracy_chart(table: Table, classes: int) -> dict[str, Any]:
-    """A Vega-Lite specification: accuracy with 95 % intervals, domains in order, a dashed line where guessing is."""
-    import altair as alt
+@dataclass(frozen=True, eq=False)
+class Chart:
+    """A Vega-Lite specification under the name of its files, and a sentence that stands below it."""
 
-    order = [table.heading(domain) for domain in table.domains]
-    models = [row.model for row in table.rows]
-    values = [
-        {"model": row.model, "domain": table.heading(domain), "accuracy": e.value, "low": e.low, "high": e.high}
-        for row in table.rows
-        for domain, e in row.accuracy.items()
-    ]
-    percent = alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 1])
-    base = alt.Chart(alt.InlineData(values=values)).encode(
-        x=alt.X("domain:N", sort=order, title=None, axis=alt.Axis(labelAngle=0, labelPadding=8, labelLimit=180)),
-        xOffset=alt.XOffset("model:N", sort=models),
-        color=alt.Color(
-            "model:N",
-            sort=models,
-            scale=alt.Scale(range=PALETTE),
-            legend=alt.Legend(title=None, orient="top", labelLimit=0, columns=4),
-        ),
-    )
-    dots = base.mark_circle(size=90, opacity=1).encode(
-        y=alt.Y("accuracy:Q", title="accuracy", scale=alt.Scale(domain=[0, 1]), axis=percent)
-    )
-    bars = base.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"))
-    guess = (
-        alt.Chart(alt.InlineData(values=[{"guess": 1 / classes}]))
-        .mark_rule(strokeDash=[4, 4], color="#78716c")
-        .encode(y="guess:Q")
-    )
-    chart = (guess + bars + dots).properties(width=max(420, min(860, 230 * len(order))), height=300)
-    chart = chart.configure_view(stroke=None).configure_axis(grid=False, labelFontSize=12, titleFontSize=12)
-    specification: dict[str, Any] = chart.configure_legend(labelFontSize=13).to_dict(validate=False)
-    return specification
+    kind: ClassVar[str] = "chart"
 
+    name: str
+    specification: Json
+    words: str = ""
 
-def chart_svg(specification: dict[str, Any]) -> str:
-    """The chart as SVG text."""
-    return _svg(json.dumps(specification))
+    def svg(self) -> str:
+        """SVG text."""
+        return _svg(json.dumps(self.specification))
+
+    def png(self) -> bytes:
+        """A PNG file, at twice the size of the SVG."""
+        import vl_convert
+
+        return bytes(vl_convert.vegalite_to_png(self.specification, scale=2))
+
+    def html(self) -> str:
+        """A page of its own that opens offline, with the values under the pointer."""
+        import vl_convert
+
+        return str(vl_convert.vegalite_to_html(self.specification, bundle=True))
 
 
 @lru_cache(maxsize=64)
@@ -64,43 +63,80 @@ def _svg(specification: str) -> str:
     return str(vl_convert.vegalite_to_svg(specification))
 
 
-def chart_png(specification: dict[str, Any]) -> bytes:
-    """The chart as a PNG file, at twice the size of the SVG."""
-    import vl_convert
+def make_chart(
+    name: str, layers: Sequence[Json], *, title: str = "", words: str = "", width: int = WIDTH, height: int = HEIGHT
+) -> Chart:
+    """A chart of layers, one drawn over the other."""
+    specification = {"$schema": _SCHEMA, "config": _CONFIG, "width": width, "height": height, "layer": list(layers)}
+    return Chart(name, specification | ({"title": title} if title else {}), words)
 
-    return bytes(vl_convert.vegalite_to_png(specification, scale=2))
+
+def layer(values: Iterable[Json], mark: str | Json, **encoding: Any) -> Json:
+    """Values drawn with one mark: `layer(values, "circle", x=..., y=..., color=...)`."""
+    return {"data": {"values": list(values)}, "mark": mark, "encoding": encoding}
+
+
+def numbers_axis(field: str, title: str) -> Json:
+    """A horizontal axis of numbers."""
+    return {"field": field, "type": "quantitative", "title": title}
+
+
+def share_axis(field: str, title: str) -> Json:
+    """A vertical axis from 0 to 100 %, with faint lines across."""
+    axis = {"format": "%", "values": [0, 0.25, 0.5, 0.75, 1], "grid": True, "gridColor": LINE}
+    return {"field": field, "type": "quantitative", "title": title, "scale": {"domain": [0, 1]}, "axis": axis}
+
+
+def by_colour(field: str, names: Sequence[str]) -> Json:
+    """A colour for each name, in this order, and the legend."""
+    return {"field": field, "type": "nominal", "sort": list(names), "scale": {"domain": list(names)}}
+
+
+def intervals(values: Iterable[Json], stroke: float = 2, opacity: float = 1, **encoding: Any) -> Json:
+    """Upright bars from `low` to `high`."""
+    limits = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}}
+    return layer(values, {"type": "rule", "strokeWidth": stroke, "opacity": opacity}, **encoding, **limits)
 
 
 def heat_map(
-    cells: Sequence[tuple[str, str, float]],
+    name: str,
+    cells: Iterable[tuple[str, str, float]],
     *,
     rows: Sequence[str],
     columns: Sequence[str],
     title: str,
     x: str | None = None,
-    y: str | None = None,
-) -> dict[str, Any]:
-    """A Vega-Lite specification: parts of 1 as colours with the percentage in them; cells are (row, column, value)."""
-    import altair as alt
-
-    values = [{"row": r, "column": c, "value": v, "text": f"{100 * v:.0f}"} for r, c, v in cells]
-    slanted = max(map(len, columns), default=0) > 7
-    base = alt.Chart(alt.InlineData(values=values)).encode(
-        x=alt.X(
-            "column:N", sort=list(columns), title=x, axis=alt.Axis(labelAngle=-40 if slanted else 0, labelLimit=180)
-        ),
-        y=alt.Y("row:N", sort=list(rows), title=y, axis=alt.Axis(labelLimit=220)),
+) -> Chart:
+    """Shares as colours with the percentage in them; cells are (row, column, share)."""
+    values = [{"row": row, "column": column, "value": v, "text": f"{100 * v:.0f}"} for row, column, v in cells]
+    plain = {"domain": False, "ticks": False}
+    angle = -40 if max(map(len, columns), default=0) > 7 else 0
+    places = {
+        "x": {
+            "field": "column",
+            "type": "nominal",
+            "sort": list(columns),
+            "title": x,
+            "axis": {**plain, "labelAngle": angle, "labelLimit": 180},
+        },
+        "y": {
+            "field": "row",
+            "type": "nominal",
+            "sort": list(rows),
+            "title": None,
+            "axis": {**plain, "labelLimit": 220},
+        },
+    }
+    shades = {"domain": [0, 1], "range": ["#fff7ed", PALETTE[0]]}
+    shade = {"field": "value", "type": "quantitative", "scale": shades, "legend": None}
+    dark = {"test": "datum.value > 0.55", "value": "#fff"}
+    boxes = layer(values, "rect", **places, color=shade)
+    texts = layer(
+        values,
+        {"type": "text", "fontSize": 12},
+        **places,
+        text={"field": "text", "type": "nominal"},
+        color={"condition": dark, "value": INK},
     )
-    boxes = base.mark_rect().encode(
-        color=alt.Color("value:Q", scale=alt.Scale(domain=[0, 1], range=["#fff7ed", "#c2410c"]), legend=None)
-    )
-    texts = base.mark_text(fontSize=12).encode(
-        text="text:N", color=alt.condition("datum.value > 0.55", alt.value("#fff"), alt.value("#1c1917"))
-    )
-    size = {"width": max(160, 44 * len(columns)), "height": max(40, 34 * len(rows))}
-    chart = (boxes + texts).properties(**size, title=title).configure_view(stroke=None)
-    chart = chart.configure_axis(grid=False, domain=False, ticks=False, labelFontSize=12, titleFontSize=12)
-    specification: dict[str, Any] = chart.configure_title(
-        fontSize=13, fontWeight="normal", color="#57534e", anchor="start"
-    ).to_dict(validate=False)
-    return specification
+    size = {"width": max(160, 48 * len(columns)), "height": max(40, 34 * len(rows))}
+    return make_chart(name, [boxes, texts], title=title, **size)

@@ -1,21 +1,21 @@
-"""What was measured of a model, side by side: clean, attacked, corrupted and certified, on the same samples."""
+"""What was measured of a model: clean, attacked, corrupted and certified, one number a sample."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
-from shiftproof.evidence import Evidence, metrics, seen_note, worst_seen
+from shiftproof.evidence import Evidence, worst_seen
 from shiftproof.perturbations.threat import eps_text
-from shiftproof.report.cells import csv_text
-from shiftproof.report.certified import Series, series_of_evidence
-from shiftproof.statistics import Sample, bootstrap_mean
+from shiftproof.report.certified import by_setting, series_of_evidence
+from shiftproof.report.estimates import TRAIN_SEED, Values, estimate, gap, repeats_in
+from shiftproof.statistics import Sample
 from shiftproof.types import Estimate, FloatArray
 
-__all__ = ["Kind", "Line", "Measure", "SideBySide", "measures_of", "shared_rows", "side_by_side"]
+__all__ = ["Kind", "Measure", "measures_of", "shared_rows"]
 
 Kind = Literal["clean", "attacked", "corrupted", "certified"]
 
@@ -32,7 +32,7 @@ class Measure:
     kind: Kind
     title: str
     classifier: str
-    samples: dict[str, Sample]
+    samples: dict[str, Values]
     norm: str = ""
     units: str = ""
     size: float = 0.0
@@ -40,100 +40,21 @@ class Measure:
     seen: Mapping[str, str] = field(default_factory=dict)
 
     def seen_in(self, domains: Iterable[str]) -> str:
-        """What a figure that rests on these domains must say: no | unknown | yes."""
+        """The worst that is known of any of these domains: no | unknown | yes."""
         return worst_seen(self.seen.get(domain, "no") for domain in domains)
 
     def at(self, domain: str) -> Estimate:
         """The mean of a domain with its 95 % interval: Clopper-Pearson where samples are right or wrong, each alone."""
-        sample = self.samples[domain]
-        whole = bool(np.isin(sample.values, (0.0, 1.0)).all())
-        if whole and len(set(sample.units.tolist())) == len(sample.units):
-            return metrics.accuracy(sample.values)
-        return bootstrap_mean(sample, limits=(0, 1))
+        values = self.samples[domain]
+        return estimate(values, exact=values.separate)
 
     def mean(self, domains: Sequence[str]) -> float:
         """The mean over domains, each of which weighs the same."""
-        return float(np.mean([self.samples[domain].values.mean() for domain in domains]))
+        return float(np.mean([self.samples[domain].mean for domain in domains]))
 
     def gap(self, sources: Sequence[str], target: str, seed: int) -> Estimate:
         """What is lost between sources and target."""
-        return metrics.gap([self.samples[source] for source in sources], self.samples[target], seed)
-
-
-@dataclass(frozen=True)
-class Line:
-    """A row of the table: a measure of a model on each domain, and what is lost between sources and target."""
-
-    measure: Measure
-    accuracy: dict[str, Estimate]
-    gap: Estimate | None
-
-    @property
-    def model(self) -> str:
-        """Whose it is."""
-        return self.measure.model
-
-    def note(self, domain: str | None = None) -> str:
-        """What is said beside the figure of a domain, or beside the gap, if its samples may have been trained on."""
-        return seen_note(self.measure.seen_in(self.accuracy if domain is None else [domain]))
-
-
-@dataclass(frozen=True)
-class SideBySide:
-    """All measures of all models, one row each, on sources and target.
-
-    `beyond` is how many samples of a domain some probes measured, where not all did: rows are of those that all did.
-    """
-
-    sources: tuple[str, ...]
-    target: str | None
-    rows: list[Line]
-    beyond: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def note(self) -> str:
-        """On which samples the rows stand, if these are not all."""
-        if not self.beyond or not self.rows:
-            return ""
-        first = self.rows[0].accuracy
-        counts = ", ".join(f"{domain} {first[domain].n} of {count}" for domain, count in self.beyond.items())
-        return (
-            f"Every row is of the samples that all probes measured ({counts}), the first of one order; accuracy "
-            "on samples as they are was measured on all"
-        )
-
-    @property
-    def domains(self) -> tuple[str, ...]:
-        """Sources, then the target."""
-        return self.sources if self.target is None else (*self.sources, self.target)
-
-    def csv(self) -> str:
-        """One line for each number, in full."""
-        header = ["model", "measure", "classifier", "norm", "size", "domain", "value", "low", "high", "n"]
-        lines: list[list[Any]] = [[*header, "seen_in_training"]]
-        for row in self.rows:
-            one = row.measure
-            head = [one.model, one.title, one.classifier, one.norm, one.size]
-            numbers = [(domain, row.accuracy[domain]) for domain in self.domains]
-            for domain, e in numbers + ([] if row.gap is None else [("gap", row.gap)]):
-                seen = one.seen_in(self.domains if domain == "gap" and e is row.gap else [domain])
-                lines.append([*head, domain, e.value, e.low, e.high, e.n, seen])
-        return csv_text(lines)
-
-
-def side_by_side(evidence: Evidence, sources: Sequence[str], target: str | None, seed: int = 0) -> SideBySide:
-    """Rows by model, in the order clean, attacked, corrupted, certified; of the samples that all probes measured."""
-    whole, evidence = evidence, shared_rows(evidence)
-    domains = (*sources, *([target] if target else []))
-    rows = []
-    for model in evidence.distinct("model"):
-        for measure in measures_of(evidence.where(model=model), model):
-            if set(domains) <= set(measure.samples):
-                gap = measure.gap(sources, target, seed) if target is not None else None
-                rows.append(Line(measure, {domain: measure.at(domain) for domain in domains}, gap))
-    counts, shared = ({domain: _samples_of(some, domain) for domain in domains} for some in (whole, evidence))
-    beyond = {domain: count for domain, count in counts.items() if count != shared[domain]}
-    return SideBySide(tuple(sources), target, rows, beyond)
+        return gap([self.samples[source] for source in sources], self.samples[target], seed)
 
 
 def shared_rows(evidence: Evidence) -> Evidence:
@@ -152,11 +73,6 @@ def shared_rows(evidence: Evidence) -> Evidence:
     )
 
 
-def _samples_of(evidence: Evidence, domain: str) -> int:
-    """How many samples of a domain any probe measured."""
-    return len({sample for one in evidence.where(domain=domain) for sample in one["id"].tolist()})
-
-
 def measures_of(evidence: Evidence, model: str) -> list[Measure]:
     """What was measured of one model, from its evidence."""
     rows = evidence.where(model=model)
@@ -168,16 +84,16 @@ def measures_of(evidence: Evidence, model: str) -> list[Measure]:
 
 
 def _clean(rows: Evidence, model: str) -> Iterator[Measure]:
-    clean = rows.where(probe="clean")
-    if len(clean):
-        yield Measure(model, "clean", "as they are", "base", {one.domain: one.sample() for one in clean})
+    clean = _by_domain(rows.where(probe="clean"))
+    if clean:
+        yield Measure(model, "clean", "as they are", "base", clean)
 
 
 def _attacked(rows: Evidence, model: str) -> Iterator[Measure]:
     """Within every size; within 0, that is what a vote says to samples as they are."""
     votes = set()
     for part in rows.where(probe="attack").by("setting"):
-        first, samples = part[0], {one.domain: one.sample() for one in part}
+        first, samples = part[0], _by_domain(part)
         size, noise = float(first.fact("eps")), str(first.fact("noise") or "")
         if size:
             ball = str(first.fact("norm")), str(first.fact("units")), size
@@ -199,12 +115,8 @@ def _corrupted(rows: Evidence, model: str) -> Iterator[Measure]:
 
 
 def _certified(rows: Evidence, model: str, attacked: Sequence[Measure]) -> Iterator[Measure]:
-    by_setting: dict[str, list[Series]] = {}
-    for one in series_of_evidence(rows):
-        by_setting.setdefault(one.setting, []).append(one)
-    for series in by_setting.values():
+    for series in by_setting(series_of_evidence(rows)):
         first = series[0]
-        noise = str(rows.where(probe="certify", setting=first.setting)[0].fact("noise") or "")
         matching = [one.size for one in attacked if one.size and (one.norm, one.units) == (first.norm, first.units)]
         # at the sizes of attacks in the same norm, so that the two stand side by side
         for radius in dict.fromkeys([0.0, *(matching or [first.scale])]):
@@ -214,15 +126,23 @@ def _certified(rows: Evidence, model: str, attacked: Sequence[Measure]) -> Itera
                 "certified",
                 f"certified within {within}, {first.title}",
                 first.classifier,
-                {one.domain: one.sample(radius) for one in series},
+                {one.domain: one.values(radius) for one in series},
                 first.norm,
                 first.units,
                 radius,
-                noise,
+                first.noise,
             )
 
 
-def _mean_by_sample(corrupted: Evidence) -> Sample:
+def _by_domain(evidence: Evidence) -> dict[str, Values]:
+    """Whether each sample is right, by domain."""
+    return {one.domain: one.values() for one in repeats_in(evidence)}
+
+
+def _mean_by_sample(corrupted: Evidence) -> Values:
     """The part of corruptions under which each sample of a domain is right; all have the same samples."""
-    right: FloatArray = np.mean([one["correct"] for one in corrupted], axis=0)
-    return Sample(right, corrupted[0].units_of)
+    by_seed = []
+    for part in corrupted.by(TRAIN_SEED):
+        right: FloatArray = np.mean([one["correct"] for one in part], axis=0)
+        by_seed.append(Sample(right, part[0].units_of))
+    return Values(tuple(by_seed))

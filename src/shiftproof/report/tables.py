@@ -1,148 +1,182 @@
-"""Accuracy per model and domain, as values and as csv, markdown and LaTeX."""
+"""Tables of a report: set up once, written as CSV, Markdown, LaTeX and, by the page's template, as HTML."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from shiftproof.evidence import Evidence, metrics, seen_note, worst_seen
 from shiftproof.report.cells import csv_text, latex_cell, markdown_cell
 from shiftproof.types import Estimate
 
-__all__ = ["Row", "Stressed", "Table", "accuracy_table", "stressed_tables"]
+__all__ = [
+    "Cell",
+    "Heading",
+    "Records",
+    "Row",
+    "Table",
+    "csv_file",
+    "latex_file",
+    "markdown_file",
+    "number_cell",
+    "percent_cell",
+    "points",
+    "points_cell",
+]
 
-NOT_STRESSED = ("clean", "certify", "counterfactual", "corrupt", "attack", "search", "input-robustness")
-"""Probes whose rows are shown in ways of their own."""
+
+@dataclass(frozen=True)
+class Cell:
+    """A figure, what stands small below it, and both in one line for formats without small print."""
+
+    text: str
+    below: tuple[str, ...] = ()
+    plain: str = ""
+    strong: bool = False
+
+    def __str__(self) -> str:
+        return self.plain or ", ".join(part for part in (self.text, *self.below) if part)
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The head of a column. One with `lead` is shown first on the page, one with `tint` in the colour of the target."""
+
+    text: str
+    below: tuple[str, ...] = ()
+    plain: str = ""
+    lead: bool = False
+    tint: bool = False
+
+    def __str__(self) -> str:
+        return self.plain or " ".join((self.text, *self.below))
 
 
 @dataclass(frozen=True)
 class Row:
-    """One model: accuracy on each domain, and what is lost between sources and target (None without a target).
+    """A row of cells. `tint` is the colour of the target; `mark` a line at its side that says: guaranteed.
 
-    `seen` says of each domain whether the model was trained on the samples: no | unknown | yes.
+    Rows of one `group` stand below its name, beside which its `note` is.
     """
 
-    model: str
-    accuracy: dict[str, Estimate]
-    gap: Estimate | None
-    seen: Mapping[str, str] = field(default_factory=dict)
+    cells: Sequence[Cell]
+    group: str = ""
+    note: str = ""
+    tint: bool = False
+    mark: bool = False
 
-    def note(self, domain: str | None = None) -> str:
-        """What is said beside the figure of a domain, or beside the gap, if its samples may have been trained on."""
-        return seen_note(worst_seen(self.seen.values()) if domain is None else self.seen.get(domain, "no"))
+
+@dataclass(frozen=True)
+class Records:
+    """What a CSV file holds: one number a line, in full."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Accuracy per model and domain. Domains stand in the order sources, target."""
+    """A table for people, and the records for CSV and JSON; without `records` these are the cells.
 
-    sources: tuple[str, ...]
-    target: str | None
-    rows: list[Row]
+    `name` is the name of its files. Tables of one name share them: their records have the same columns.
+    """
+
+    kind: ClassVar[str] = "table"
+
+    name: str
+    headings: Sequence[Heading]
+    rows: Sequence[Row]
+    numbers: Records | None = None
+    caption: str = ""
 
     @property
-    def domains(self) -> tuple[str, ...]:
-        """Sources, then the target."""
-        return self.sources if self.target is None else (*self.sources, self.target)
+    def order(self) -> list[int]:
+        """The columns as they stand on the page: first the names of rows, then those that lead."""
+        first, *others = range(len(self.headings))
+        return [first, *sorted(others, key=lambda column: not self.headings[column].lead)]
+
+    @property
+    def records(self) -> Records:
+        """The records that it was given, or its cells."""
+        return self.numbers or Records(*_with_body(self.cells()))
 
     def cells(self) -> list[list[str]]:
-        """Header and rows as text."""
-        last = [] if self.target is None else ["gap in points"]
-        header = ["model", *(self.heading(domain) for domain in self.domains), *last]
-        rows = [
-            [row.model, *(_noted(row.accuracy[domain].format(), row.note(domain)) for domain in self.domains)]
-            + ([] if row.gap is None else [_noted(row.gap.format(points), row.note())])
-            for row in self.rows
-        ]
-        return [header, *rows]
-
-    def heading(self, domain: str) -> str:
-        """A domain's name and whether it was trained on."""
-        return f"{domain} ({'unseen' if domain == self.target else 'source'})"
-
-    def csv(self) -> str:
-        """One line for each model and domain, numbers in full."""
-        header = ["model", "domain", "role", "metric", "value", "low", "high", "level", "n", "method"]
-        lines: list[list[Any]] = [[*header, "seen_in_training"]]
-        for row in self.rows:
-            numbers = [(domain, "accuracy", row.accuracy[domain]) for domain in self.domains]
-            numbers += [] if row.gap is None else [(self.target or "", "gap", row.gap)]
-            for domain, metric, e in numbers:
-                role = "target" if domain == self.target else "source"
-                seen = worst_seen(row.seen.values()) if metric == "gap" else row.seen.get(domain, "no")
-                lines.append([row.model, domain, role, metric, e.value, e.low, e.high, e.level, e.n, e.method, seen])
-        return csv_text(lines)
-
-    def markdown(self) -> str:
-        """For a README or an issue."""
-        header, *rows = self.cells()
-        lines = [header, ["---"] * len(header), *rows]
-        return "".join(f"| {' | '.join(markdown_cell(cell) for cell in line)} |\n" for line in lines)
-
-    def latex(self) -> str:
-        """A tabular for a paper."""
-        header, *rows = [[latex_cell(cell) for cell in line] for line in self.cells()]
-        body = "".join("  " + " & ".join(row) + r" \\" + "\n" for row in rows)
-        columns = "l" + "r" * (len(header) - 1)
-        return (
-            f"\\begin{{tabular}}{{{columns}}}\n  \\hline\n  {' & '.join(header)} \\\\\n  \\hline\n"
-            f"{body}  \\hline\n\\end{{tabular}}\n"
-        )
+        """Head and rows as text, in one line each; the group is a column of its own."""
+        grouped = any(row.group for row in self.rows)
+        head = [*(["model"] if grouped else []), *map(str, self.headings)]
+        return [head, *([*([row.group] if grouped else []), *map(str, row.cells)] for row in self.rows)]
 
 
-@dataclass(frozen=True)
-class Stressed:
-    """Accuracy under an attack or noise, and of which classifier."""
-
-    probe: str
-    title: str
-    classifier: str
-    table: Table
+def csv_file(tables: Sequence[Table]) -> str:
+    """The records of all tables, below one head."""
+    rows = [row for table in tables for row in table.records.rows]
+    return csv_text([tables[0].records.columns, *rows])
 
 
-def accuracy_table(evidence: Evidence, sources: Sequence[str], target: str | None, seed: int = 0) -> Table:
-    """The table of a run, from the rows of its `clean` probe."""
-    return _table(evidence.where(probe="clean"), sources, target, seed)
+def markdown_file(tables: Sequence[Table]) -> str:
+    """For a README or an issue; of several tables each has its caption above it."""
+    return "\n".join(_caption(table, tables, "{}\n\n", markdown_cell) + _markdown(table) for table in tables)
 
 
-def stressed_tables(evidence: Evidence, sources: Sequence[str], target: str | None, seed: int = 0) -> list[Stressed]:
-    """What other probes measured, one table a setting: accuracy under attack, under noise."""
-    found = []
-    for probe in evidence.distinct("probe"):
-        if probe not in NOT_STRESSED:
-            for rows in evidence.where(probe=probe).by("setting"):
-                table = _table(rows, sources, target, seed)
-                found.append(Stressed(str(probe), rows[0].title, rows[0].classifier, table))
-    return found
+def latex_file(tables: Sequence[Table]) -> str:
+    """Tabulars for a paper; of several tables each has its caption above it."""
+    return "\n".join(_caption(table, tables, "\\noindent {}\n\n", latex_cell) + _latex(table) for table in tables)
 
 
-def _table(evidence: Evidence, sources: Sequence[str], target: str | None, seed: int) -> Table:
-    rows = []
-    for model in evidence.distinct("model"):
-        of_domain = {
-            domain: evidence.get(model=model, domain=domain) for domain in (*sources, *([target] if target else []))
-        }
-        accuracy = {
-            domain: metrics.accuracy(rows_["correct"], rows_["group"] if rows_.grouped else None)
-            for domain, rows_ in of_domain.items()
-        }
-        gap = None
-        if target is not None:
-            gap = metrics.gap([of_domain[source].sample() for source in sources], of_domain[target].sample(), seed)
-        seen = {domain: rows_.seen_in_training for domain, rows_ in of_domain.items()}
-        rows.append(Row(model, accuracy, gap, seen))
-    return Table(tuple(sources), target, rows)
+def percent_cell(e: Estimate, note: str = "", *, strong: bool = False) -> Cell:
+    """A share with its interval; `note` is what a reader should know of it."""
+    interval = f"{100 * e.low:.1f} to {100 * e.high:.1f}"
+    return Cell(f"{e.value:.1%}", _below(interval, note), _noted(e.format(), note), strong)
+
+
+def points_cell(e: Estimate, note: str = "", *, strong: bool = False) -> Cell:
+    """A difference of two shares, in points, with its interval."""
+    text, low, high = (points(value) for value in (e.value, e.low, e.high))
+    return Cell(text, _below(f"{low} to {high}", note), _noted(e.format(points), note), strong)
+
+
+def number_cell(e: Estimate) -> Cell:
+    """Any other number with its interval."""
+    text, low, high = (f"{value:.3g}" for value in (e.value, e.low, e.high))
+    return Cell(text, (f"{low} to {high}",), f"{text} ({low} to {high})")
+
+
+def points(value: float) -> str:
+    """A difference of two shares in points, with its sign.
+
+    >>> points(0.664)
+    '+66.4'
+    """
+    return f"{100 * value:+.1f}"
+
+
+def _below(*lines: str) -> tuple[str, ...]:
+    return tuple(line for line in lines if line)
 
 
 def _noted(figure: str, note: str) -> str:
     return f"{figure}, {note}" if note else figure
 
 
-def points(value: float) -> str:
-    """A difference of two percentages.
+def _with_body(cells: list[list[str]]) -> tuple[list[str], list[list[str]]]:
+    return cells[0], cells[1:]
 
-    >>> points(0.664)
-    '+66.4'
-    """
-    return f"{100 * value:+.1f}"
+
+def _caption(table: Table, tables: Sequence[Table], form: str, escape: Any) -> str:
+    return form.format(escape(table.caption)) if len(tables) > 1 and table.caption else ""
+
+
+def _markdown(table: Table) -> str:
+    head, *rows = table.cells()
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(markdown_cell(cell) for cell in line)} |\n" for line in lines)
+
+
+def _latex(table: Table) -> str:
+    head, *rows = [[latex_cell(cell) for cell in line] for line in table.cells()]
+    body = "".join("  " + " & ".join(row) + r" \\" + "\n" for row in rows)
+    columns = "l" + "r" * (len(head) - 1)
+    return (
+        f"\\begin{{tabular}}{{{columns}}}\n  \\hline\n  {' & '.join(head)} \\\\\n  \\hline\n"
+        f"{body}  \\hline\n\\end{{tabular}}\n"
+    )

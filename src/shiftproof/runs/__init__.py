@@ -3,11 +3,10 @@
 from shiftproof.runs.audit import audit
 from shiftproof.runs.engine import run_study
 from shiftproof.runs.run import Run, open_run
-from shiftproof.runs.spec import Choice, ModelSpec, Study
+from shiftproof.runs.spec import ModelSpec, Study
 from shiftproof.runs.study_files import find_study, list_studies, parse_study
 
 __all__ = [
-    "Choice",
     "ModelSpec",
     "Run",
     "Study",

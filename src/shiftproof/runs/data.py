@@ -9,26 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from shiftproof.domains import Domain, Domains, load_domains
+from shiftproof.domains import Domain, Domains
 from shiftproof.domains.splits import first_samples, part_of, train_part
 from shiftproof.errors import DataError, UsageError
+from shiftproof.probes import Probe
 from shiftproof.runs.seen import seen_domains, was_trained_on
-from shiftproof.runs.spec import GIVEN, Study
+from shiftproof.runs.spec import Study
 from shiftproof.types import Finding
 
 __all__ = [
-    "CHEAP",
     "StudyData",
     "calibration_pool",
     "check_classes",
-    "chosen",
     "data_findings",
     "load_study_data",
     "measured_part",
+    "select_domains",
 ]
-
-CHEAP = ("clean",)
-"""Probes of one forward pass a sample: a budget leaves them all samples."""
 
 
 def measured_part(cards: Iterable[Mapping[str, Any]], data: str, domain: Domain, split: str | None = None) -> str:
@@ -59,9 +56,9 @@ class StudyData:
     prefix: int | None = None
     pool: Domains | None = None
 
-    def measured_by(self, probe: str) -> list[Domain]:
+    def measured_by(self, probe: Probe) -> list[Domain]:
         """What a probe looks at: everything that is measured, or the first samples of it in the order of a limit."""
-        if probe in CHEAP or self.prefix is None:
+        if probe.cheap or self.prefix is None:
             return self.measured
         return [first_samples(domain, self.prefix, self.sample_seed) for domain in self.measured]
 
@@ -110,26 +107,30 @@ def load_study_data(
 ) -> StudyData:
     """Without `source`, all domains but the target are sources; without `target`, none is left out.
 
-    All samples are read now, if they fit into memory, unless some are `left_out` because they can't be. `parts` are
-    those that a run recorded; without them, they follow from the study and the records (`cards`) of models that it
-    takes as they are.
+    `left_out` are samples that can't be read. `parts` are those that a run recorded; without them, they follow from the
+    study and the records (`cards`) of models that it takes as they are.
     """
-    if study.data.name == GIVEN:
-        raise UsageError("the data of this run was handed over in Python, so that it can't be loaded again by name")
-    domains = load_domains(study.data.name, **study.data.options)
+    domains = study.data.load()
     check_classes(domains)
+    pool = calibration_domains(study, cards)
     data = StudyData(
-        *chosen(domains, study.source, study.target),
+        *select_domains(domains, study.source, study.target),
         study.limit,
         left_out or {},
         sample_seed=study.sample_seed,
         prefix=study.prefix,
-        pool=domains.select(study.calibration) if study.calibration else None,
+        pool=domains.select(pool) if pool else None,
     )
-    data = replace(data, parts=_parts(study, data, cards) if parts is None else parts)
-    for domain in data.domains if not left_out else []:
-        domain.inputs.prepare()
-    return data
+    return replace(data, parts=_parts(study, data, cards) if parts is None else parts)
+
+
+def calibration_domains(study: Study, cards: Sequence[Mapping[str, Any]] = ()) -> list[str]:
+    """Domains whose training samples may adapt a model: as told, or those that the records of models that are taken as
+    they are say they were trained on; none means all sources.
+    """
+    if study.calibration is not None or study.trains or not any(probe.calibrates for probe in study.probes):
+        return list(study.calibration or ())
+    return sorted({name for card in cards for name in seen_domains(card, study.data.source)})
 
 
 def calibration_pool(domains: Domains, card: Mapping[str, Any]) -> Domains | None:
@@ -139,13 +140,14 @@ def calibration_pool(domains: Domains, card: Mapping[str, Any]) -> Domains | Non
 
 
 def _parts(study: Study, data: StudyData, cards: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    trains = any(spec.train for spec in study.models.values())
     # what trains a model, or adapts it, is not measured
-    shaping = {*(data.sources.names if trains else ()), *(study.calibration or ())}
+    calibrates = any(probe.calibrates for probe in study.probes)
+    adapting = (data.pool or data.sources).names if calibrates or data.pool else ()
+    shaping = {*(data.sources.names if study.trains else ()), *adapting}
     return {
         domain.name: "held-out"
         if study.split is None and domain.name in shaping
-        else measured_part(cards, study.data.name, domain, study.split)
+        else measured_part(cards, study.data.source, domain, study.split)
         for domain in data.domains
     }
 
@@ -160,7 +162,7 @@ def check_classes(domains: Domains) -> None:
         )
 
 
-def chosen(domains: Domains, source: Sequence[str] | None, target: str | None) -> tuple[Domains, Domain | None]:
+def select_domains(domains: Domains, source: Sequence[str] | None, target: str | None) -> tuple[Domains, Domain | None]:
     """The sources and the target that are named; without `source`, all domains but the target."""
     left_out = None if target is None else domains[target]
     if source is None:

@@ -62,8 +62,8 @@ def _folders() -> Iterator[Finding]:
     from shiftproof.domains.registry import data_folder, look_for
 
     folder = data_folder()
-    sets = [entry for entry in DOMAINS if getattr(entry.cls, "files", ())]
-    here = [entry.name for entry in sets if all(look_for(file) for file in entry.cls.files)]  # type: ignore[attr-defined]
+    sets = [entry for entry in DOMAINS if entry.cls.files]
+    here = [entry.name for entry in sets if all(look_for(file) for file in entry.cls.files)]
     if "SHIFTPROOF_DATA" in os.environ and not folder.is_dir():
         yield Finding("warn", "data", f"SHIFTPROOF_DATA names {folder}, which is not a folder")
     else:

@@ -1,47 +1,45 @@
-"""Train what is not trained, measure what is not measured, into the folder of a run."""
+"""The one way from a study to a folder: open or continue it, train what is missing, measure what is missing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
 from shiftproof.evidence import Evidence, EvidenceStore, slug
-from shiftproof.execution import Mode, check_writable, only_one, progress_bar, write_atomically, write_json
+from shiftproof.execution import Mode, check_writable, only_one, write_atomically, write_json
 from shiftproof.models.behaviour import behaviour_of, difference
 from shiftproof.models.files import fingerprint
-from shiftproof.perturbations.threat import Threat
-from shiftproof.probes import PROBES, run_probe
-from shiftproof.probes.attack import Attack
-from shiftproof.probes.probe import Probe
+from shiftproof.probes import Probe, run_probe
 from shiftproof.report.gallery import contact_sheet
 from shiftproof.report.requirements import Requirement
-from shiftproof.runs.data import StudyData, data_findings
-from shiftproof.runs.examine import examine_model
-from shiftproof.runs.measurable import measurable
-from shiftproof.runs.models import card_of, kept_copy, model_file, train_to_file, training_findings
-from shiftproof.runs.prepare import Prepared, prepare_study
+from shiftproof.runs.data import StudyData
+from shiftproof.runs.examine import examine_models
+from shiftproof.runs.inspect import probe_findings
+from shiftproof.runs.models import kept_copy, model_file, train_to_file, training_findings
+from shiftproof.runs.plan import Planned, plan_run
+from shiftproof.runs.prepare import Prepared
 from shiftproof.runs.pretraining import first_alike
-from shiftproof.runs.record import new_record, start_or_continue
+from shiftproof.runs.record import continue_record, new_record, read_record
 from shiftproof.runs.run import Run, sheet_path
 from shiftproof.runs.seen import seen_in_training, seen_target
-from shiftproof.runs.spec import Study
-from shiftproof.runs.study_files import validated
+from shiftproof.runs.spec import Member, Study
 from shiftproof.training.machine import find_device
 from shiftproof.types import Finding
 
-__all__ = ["Models", "measure_models", "probe_seed", "run_study"]
+__all__ = ["facts_of", "probe_seed", "run_study"]
 
-Models = Mapping[str, tuple[nn.Module, dict[str, Any]]]
-"""Models by name, each with its record."""
+Models = Mapping[Member, tuple[nn.Module, dict[str, Any]]]
+"""Models, each with its record."""
 
 
 def run_study(
-    study: Study | str | Prepared,
+    study: Study | str | Prepared | Planned,
     out: Path | str | None = None,
     *,
     workers: int = 1,
@@ -49,109 +47,132 @@ def run_study(
     progress: Mode = "auto",
     require: Sequence[Requirement] = (),
     radii: Sequence[float] = (),
+    strict: bool = False,
 ) -> Run:
     """Train what is not trained and measure what is not measured; the same call continues a run that was killed.
 
     `study` is a study, the name of one, or the path of a YAML file. What is asked of the numbers (`require`), and which
-    `radii` tables show, may change from call to call: the numbers do not.
+    `radii` tables show, may change from call to call: the numbers do not. With `strict`, anything odd about the data is
+    an error.
     """
-    prepared = study if isinstance(study, Prepared) else prepare_study(study)
-    study, data, config = prepared.study, prepared.data, prepared.config
-    _check_required(require, study, data)
     find_device(device)
-    folder = Path(out) if out else prepared.default_folder
-    check_writable(folder)
-    with only_one(folder):
-        record = start_or_continue(folder, new_record(study, config, data, prepared.seed), prepared.seed)
-        # what was asked first is what is measured and shown, however it is written the second time
-        study = validated(record["study"], str(folder / "run.json"))
-        record = {**record, **_asked_of_numbers(record, require, radii)}
-        models = {
-            name: _model(study, name, config, data, folder, device, progress, prepared.taken.get(name))
-            for name in study.models
-        }
-        found = data_findings(data)
-        for name, (model, card) in models.items():
-            if study.models[name].train:
-                found += training_findings(name, study.models[name], model, data.sources)
-            found += seen_target(name, card, study.data.name, data.target)
-        # a run that is continued has examined its models: that they answer as before is checked below
-        if "examined" not in record:
-            record["examined"] = [asdict(one) for one in _weaknesses(prepared, progress)]
-        found += [Finding(**one) for one in record["examined"]]
-        return measure_models(folder, study, record, data, models, found, workers, progress)
+    if isinstance(study, Planned):
+        planned = study
+    else:
+        planned = plan_run(study, out, workers=workers, progress=progress, require=require, strict=strict)
+    check_writable(planned.folder)
+    with only_one(planned.folder):
+        record = _open_folder(planned)
+        record |= _asked_of_numbers(record, require, radii)
+        return _fill_folder(planned, record, workers, device, progress)
 
 
-def _weaknesses(prepared: Prepared, progress: Mode) -> list[Finding]:
-    """What weakens the attacks of a study: their options, and models of others whose gradients mislead."""
-    probes = [PROBES.create(choice.name, choice.options) for choice in prepared.study.probes]
-    found = [finding for probe in probes for finding in probe.findings()]
-    attacks = [one for one in probes if isinstance(one, Attack) and one.smoothed is None]
-    threats = [one.attack.threat for one in attacks if isinstance(one.attack.threat, Threat)]
-    for name, model in prepared.taken.items() if threats else ():
-        with progress_bar(f"examining {name}", 1, progress) as bar:
-            said = [one for one in examine_model(model, prepared.data, threats, probes) if one.level != "pass"]
-            bar.advance()
-        several = len(prepared.study.models) > 1
-        found += [replace(one, message=f"{name}: {one.message}") if several else one for one in said]
-    return found
+def _open_folder(planned: Planned) -> dict[str, Any]:
+    """The record of the run that is in the folder already, or a new one, written."""
+    folder = planned.folder
+    if planned.begun is not None:
+        # another call may have gone on with it until this one had the folder to itself
+        return continue_record(read_record(folder))
+    foreign = [name for name in ("run.json", "model.safetensors", "models", "evidence") if (folder / name).exists()]
+    if foreign == ["run.json"]:
+        raise UsageError(f"another call has begun a run in {folder} in the meantime; run the same command again")
+    if foreign:
+        raise UsageError(
+            f"{folder} holds {foreign[0]}, but no run.json: what is there is no run that could be continued; choose "
+            "another --out"
+        )
+    record = new_record(planned.prepared, planned.identity)
+    write_json(folder / "run.json", record)
+    return record
 
 
-def measure_models(
-    folder: Path,
-    study: Study,
-    record: dict[str, Any],
-    data: StudyData,
-    models: Models,
-    findings: Sequence[Finding],
-    workers: int,
-    progress: Mode,
-) -> Run:
-    """Every probe of the study on every model and domain; what a killed run has done is not done again."""
-    record["fingerprints"]["weights"] = {name: fingerprint(model) for name, (model, _) in models.items()}
+def _asked_of_numbers(
+    record: Mapping[str, Any], require: Sequence[Requirement], radii: Sequence[float]
+) -> dict[str, Any]:
+    """What this call asks of the numbers; one that asks for nothing takes nothing out of the report."""
+    required = [one.text for one in require] or record.get("require", [])
+    return {"require": required, "radii": list(radii) or record.get("radii", [])}
+
+
+def _fill_folder(planned: Planned, record: dict[str, Any], workers: int, device: str, progress: Mode) -> Run:
+    """Train every model, then run every probe of the study on every model and domain."""
+    prepared, folder, study, data = planned.prepared, planned.folder, planned.study, planned.prepared.data
+    models = {member: _model(planned, member, device, progress) for member in study.members}
+    findings = [*prepared.findings, *probe_findings(study.probes, len(data.sources.classes))]
+    for member, (model, card) in models.items():
+        if study.models[member.name].train:
+            findings += training_findings(member.title, study.models[member.name], model, data.sources)
+            findings += seen_target(member.title, card, study.data.source, data.target)
+    # a run that is continued has examined its models: that they answer as before is checked below
+    if "examined" not in record:
+        record["examined"] = [asdict(one) for one in examine_models(prepared.models, data, study.probes, progress)]
+    findings += [Finding(**one) for one in record["examined"]]
+    record["fingerprints"]["weights"] = {member.key: fingerprint(model) for member, (model, _) in models.items()}
     record["behaviour"] = _same_behaviour(folder, record, data, models)
-    record["measured"] = {name: _facts(data, study, card) for name, (_, card) in models.items()}
-    record["selected"] = {name: card.get("selection") for name, (_, card) in models.items()}
-    record["findings"] = [asdict(finding) for finding in findings]
+    record["measured"] = {member.key: _facts(data, study, card) for member, (_, card) in models.items()}
+    record["selected"] = {member.key: card.get("selection") for member, (_, card) in models.items()}
+    record["findings"] = [asdict(one) for one in findings]
     write_json(folder / "run.json", record)
     for domain in data.measured:
         if len(domain.shape) == 3:
             write_atomically(sheet_path(folder, domain.name), contact_sheet(domain))
-    store, training = EvidenceStore(folder / "evidence"), data.training
     evidence = [
+        _measure(planned, record, member, model, probe, workers, progress)
+        for member, (model, _) in models.items()
+        for probe in study.probes
+    ]
+    return Run(folder, study, record, Evidence.concat(evidence))
+
+
+def _measure(
+    planned: Planned,
+    record: Mapping[str, Any],
+    member: Member,
+    model: nn.Module,
+    probe: Probe,
+    workers: int,
+    progress: Mode,
+) -> Evidence:
+    """One probe of one model on every domain; what a killed run has done is not done again."""
+    data, store = planned.prepared.data, EvidenceStore(planned.folder / "evidence")
+    return Evidence.concat(
         run_probe(
             probe,
             model,
             domain,
             store,
-            model_name=name,
-            seed=probe_seed(study, record, name, probe),
+            model_name=member.name,
+            train_seed=member.seed,
+            seed=probe_seed(planned.study, record, member, probe),
             workers=workers,
             progress=progress,
-            calibration=training,
-            facts=record["measured"][name][domain.name] | ({"sampled": "simple"} if data.is_prefix(domain) else {}),
+            calibration=data.training,
+            facts=facts_of(record, data, member, domain),
         )
-        for name, (model, _) in models.items()
-        for probe in [PROBES.create(choice.name, choice.options) for choice in study.probes]
-        for domain in data.measured_by(PROBES.name_of(probe))
-    ]
-    return Run(folder, study, record, Evidence.concat(evidence))
+        for domain in data.measured_by(probe)
+    )
 
 
-def probe_seed(study: Study, record: Mapping[str, Any], model: str, probe: Probe) -> int:
-    """What a probe's draws are keyed by: the study's seed; for a vote under noise of a model that the run did not
-    train, the run's own, which no model can have been made for.
+def probe_seed(study: Study, record: Mapping[str, Any], member: Member, probe: Probe) -> int:
+    """What a probe's draws are keyed by: the seed that trained the model; for a vote under noise of a model that the
+    run did not train, the run's own, which no model can have been made for.
     """
-    if study.models[model].train or probe.classifier == "base":
-        return study.seed
+    if study.models[member.name].train or probe.classifier == "base":
+        return study.seed if member.seed is None else member.seed
     return int(record.get("noise_seed", study.seed))
+
+
+def facts_of(record: Mapping[str, Any], data: StudyData, member: Member, domain: Domain) -> dict[str, str]:
+    """What is known of the samples of a domain that a probe measures."""
+    known: dict[str, str] = record.get("measured", {}).get(member.key, {}).get(domain.name, {})
+    return known | ({"sampled": "simple"} if data.is_prefix(domain) else {})
 
 
 def _facts(data: StudyData, study: Study, card: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """What is known of the measured samples of each domain, of one model: how they were chosen, whether trained on."""
     found = {}
     for domain in data.domains:
-        seen = seen_in_training(card, study.data.name, domain, data.part(domain.name))
+        seen = seen_in_training(card, study.data.source, domain, data.part(domain.name))
         # who names a target says that training left it out; a record may know better
         stated = seen == "unknown" and data.target is domain
         found[domain.name] = {"sampled": data.sampled(domain.name), "seen_in_training": "no" if stated else seen}
@@ -162,8 +183,8 @@ def _same_behaviour(folder: Path, record: Mapping[str, Any], data: StudyData, mo
     """What every model answers to fixed inputs of each domain; what was recorded before must be the same."""
     known = record.get("behaviour")
     now: dict[str, Any] = {
-        name: {domain.name: behaviour_of(model, domain) for domain in data.measured}
-        for name, (model, _) in models.items()
+        member.key: {domain.name: behaviour_of(model, domain) for domain in data.measured}
+        for member, (model, _) in models.items()
     }
     if known is None:
         if any((folder / "evidence").rglob("*.parquet")):
@@ -183,54 +204,30 @@ def _same_behaviour(folder: Path, record: Mapping[str, Any], data: StudyData, mo
     return dict(known)
 
 
-def _asked_of_numbers(
-    record: Mapping[str, Any], require: Sequence[Requirement], radii: Sequence[float]
-) -> dict[str, Any]:
-    """What this call asks of the numbers; one that asks for nothing takes nothing out of the report."""
-    required = [one.text for one in require] or record.get("require", [])
-    return {"require": required, "radii": list(radii) or record.get("radii", [])}
-
-
-def _check_required(require: Sequence[Requirement], study: Study, data: StudyData) -> None:
-    """Refuse what will not have been measured, before anything is."""
-    if require:
-        probes = [(choice.name, choice.options) for choice in study.probes]
-        planned = measurable(probes, data.measured, len(data.sources.classes))
-        for one in require:
-            one.check(planned)
-
-
-def _model(
-    study: Study,
-    name: str,
-    config: dict[str, Any],
-    data: StudyData,
-    folder: Path,
-    device: str,
-    progress: Mode,
-    taken: nn.Module | None,
-) -> tuple[nn.Module, dict[str, Any]]:
-    spec, path = study.models[name], model_file(folder, study, name)
-    if taken is not None:
-        return taken, kept_copy(taken, card_of(spec.model.name), data.sources, path)
+def _model(planned: Planned, member: Member, device: str, progress: Mode) -> tuple[nn.Module, dict[str, Any]]:
+    """A model with its record: as it is, or trained now unless it was before."""
+    prepared, study, folder = planned.prepared, planned.study, planned.folder
+    path = model_file(folder, study, member)
+    if (taken := prepared.models.get(member.name)) is not None:
+        return taken, kept_copy(taken, dict(prepared.cards[member.name]), prepared.data.sources, path)
     return train_to_file(
-        spec,
-        data,
+        study.models[member.name],
+        prepared.data,
         path,
-        folder / "checkpoints" / f"{slug(name)}.ckpt",
-        seed=study.seed,
-        data=config["data"],
-        extractor=_extractor(folder, study, name),
+        folder / "checkpoints" / f"{slug(member.key)}.ckpt",
+        seed=study.seed_of(member),
+        data=study.data.to_config(),
+        extractor=_extractor(folder, study, member),
         device=device,
         progress=progress,
-        label="training" if study.at_top else f"training {name}",
+        label="training" if study.at_top else f"training {member.title}",
     )
 
 
-def _extractor(folder: Path, study: Study, name: str) -> tuple[Path, Path] | None:
+def _extractor(folder: Path, study: Study, member: Member) -> tuple[Path, Path] | None:
     """Weights and checkpoint of what a model is pre-trained to."""
-    if study.models[name].pretrain is None:
+    if study.models[member.name].pretrain is None:
         return None
-    path = model_file(folder, study, first_alike(study, name))
+    path = model_file(folder, study, Member(first_alike(study, member.name), member.seed))
     stem = f"{path.stem}-pretrained"
     return path.with_name(f"{stem}{path.suffix}"), folder / "checkpoints" / f"{stem}.ckpt"

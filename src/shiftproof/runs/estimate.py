@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from torch import nn
 
 from shiftproof.domains import Domain, Domains
-from shiftproof.probes import PROBES
-from shiftproof.runs.identity import objective_of
+from shiftproof.probes import Probe
 from shiftproof.runs.prepare import Prepared, prepare_study
 from shiftproof.runs.pretraining import first_alike, first_phase, phase_data, untrained
-from shiftproof.runs.spec import Choice, ModelSpec, Study
+from shiftproof.runs.spec import ModelSpec, Study
 from shiftproof.runs.trial import trial_domain, wall_seconds
 from shiftproof.training import train
 from shiftproof.training.selection import Validation
 
-__all__ = ["StageCost", "StudyCost", "estimate_study"]
+__all__ = ["StageCost", "StudyCost", "estimate_study", "training_costs"]
 
 PROBE_SECONDS = 2.0
 WARM_UP_STEPS = 3
@@ -34,6 +33,11 @@ class StageCost:
     most_forward_passes: int
     seconds: float
     most_seconds: float
+
+    def times(self, count: int) -> StageCost:
+        """What it takes so many times."""
+        passes, most_passes = self.forward_passes * count, self.most_forward_passes * count
+        return StageCost(self.model, self.stage, passes, most_passes, self.seconds * count, self.most_seconds * count)
 
 
 @dataclass(frozen=True)
@@ -64,19 +68,27 @@ def estimate_study(study: Study | Prepared, workers: int = 1) -> StudyCost:
 
 def _costs(prepared: Prepared, name: str, workers: int) -> list[StageCost]:
     study, data, spec = prepared.study, prepared.data, prepared.study.models[name]
-    model = prepared.taken[name] if name in prepared.taken else untrained(spec, data.sources)
-    costs = [_training_cost(name, "training", spec, model, data.sources, study.seed)] if spec.train else []
+    model = prepared.models[name] if name in prepared.models else untrained(spec, data.sources)
+    few, places = trial_domain(data.measured), data.measured
+    costs = training_costs(prepared, name, model)
+    costs += [_probe_cost(probe, name, model, few, places, workers) for probe in study.probes]
+    # every seed trains and measures a model of its own
+    return [one.times(len(study.seeds)) for one in costs] if spec.train and study.seeds else costs
+
+
+def training_costs(prepared: Prepared, name: str, model: nn.Module) -> list[StageCost]:
+    """What it takes to train a model once, by a few steps of its training; nothing for one that is not trained."""
+    study, sources, spec = prepared.study, prepared.data.sources, prepared.study.models[name]
+    costs = [_training_cost(name, "training", spec, model, sources, study.seed)] if spec.train else []
     if spec.pretrain is not None and first_alike(study, name) == name:
         phase, before = first_phase(spec, spec.pretrain), phase_data(spec.pretrain).sources
         costs.insert(0, _training_cost(name, "pre-training", phase, untrained(phase, before), before, study.seed))
-    few = trial_domain(data.measured)
-    return [*costs, *(_probe_cost(choice, name, model, few, data.measured, workers) for choice in study.probes)]
+    return costs
 
 
 def _training_cost(name: str, stage: str, spec: ModelSpec, model: nn.Module, sources: Domains, seed: int) -> StageCost:
-    objective, recipe = objective_of(spec)
-    rule = spec.selection or objective.selection
-    validation = Validation.of(sources, recipe, rule, objective, seed, model)
+    objective, recipe = spec.objective, spec.recipe
+    validation = Validation.of(sources, recipe, spec.rule, objective, seed, model)
     started = time.perf_counter()
     validation.measure(model)
     seconds_an_evaluation = time.perf_counter() - started
@@ -102,17 +114,16 @@ def _training_cost(name: str, stage: str, spec: ModelSpec, model: nn.Module, sou
     # the difference of two runs: what both pay once (reading, one evaluation) cancels
     seconds_a_step = max(long - short, 0.0) / max(1, steps - WARM_UP_STEPS)
     evaluations = -(-recipe.steps // recipe.evaluate_every)
-    trained = recipe.steps * recipe.batch * len(sources) * getattr(objective, "passes", 1)
+    trained = recipe.steps * recipe.batch * len(sources) * objective.passes
     evaluated = evaluations * sum(validation.samples.values())
     seconds = recipe.steps * seconds_a_step + evaluations * seconds_an_evaluation
     return StageCost(name, stage, trained + evaluated, trained + evaluated, seconds, seconds)
 
 
 def _probe_cost(
-    choice: Choice, name: str, model: nn.Module, few: Domain, places: list[Domain], workers: int
+    probe: Probe, name: str, model: nn.Module, few: Domain, places: list[Domain], workers: int
 ) -> StageCost:
     """The cost of a probe on all domains, by one trial on a few samples of each."""
-    probe = PROBES.create(choice.name, choice.options)
     tried = probe.cost(model.eval(), few, 1)
     counts = list(map(len, places))
     seconds = wall_seconds(probe, tried.seconds / len(few), counts, workers)

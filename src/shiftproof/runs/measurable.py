@@ -1,15 +1,13 @@
-"""What a requirement can be about: what the probes of an audit will have measured."""
+"""What a requirement can be about: what the probes of a study will have measured."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from shiftproof.certification.sampling.stopping import Radii
+from shiftproof.certification import Certifier
 from shiftproof.domains import Domain
 from shiftproof.perturbations.noise import label
-from shiftproof.probes import PROBES
+from shiftproof.probes import Probe
 from shiftproof.probes.attack import Attack
 from shiftproof.probes.certify import Certify
 from shiftproof.probes.clean import Clean
@@ -19,10 +17,9 @@ from shiftproof.report.requirements import Certifiable, Measurable
 __all__ = ["measurable"]
 
 
-def measurable(probes: Iterable[tuple[str, Mapping[str, Any]]], domains: Sequence[Domain], classes: int) -> Measurable:
-    """What there will be numbers of, from probes by name with their options."""
-    made = [PROBES.create(name, options) for name, options in probes]
-    attacks = [one for one in made if isinstance(one, Attack)]
+def measurable(probes: Sequence[Probe], domains: Sequence[Domain], classes: int) -> Measurable:
+    """What there will be numbers of."""
+    attacks = [one for one in probes if isinstance(one, Attack)]
     sizes = [(one.attack.threat.norm, eps) for one in attacks if one.smoothed is None for eps in one.budgets]
     return Measurable(
         domains=tuple(domain.name for domain in domains),
@@ -30,19 +27,16 @@ def measurable(probes: Iterable[tuple[str, Mapping[str, Any]]], domains: Sequenc
         votes=tuple(label(one.smoothed) for one in attacks if one.smoothed is not None),
         certificates=tuple(
             _certifiable(certifier, classes)
-            for one in made
+            for one in probes
             if isinstance(one, Certify)
             for certifier in one.settings.values()
             # what an unsound rule claims is never judged as certified
-            if not getattr(certifier, "unsound", "")
+            if not certifier.unsound
         ),
-        clean=any(isinstance(one, Clean) for one in made),
-        corrupted=any(isinstance(one, Corrupt) for one in made),
+        clean=any(isinstance(one, Clean) for one in probes),
+        corrupted=any(isinstance(one, Corrupt) for one in probes),
     )
 
 
-def _certifiable(certifier: Any, classes: int) -> Certifiable:
-    noise, stop = getattr(certifier, "noise", None), getattr(certifier, "stop", None)
-    norm = str(getattr(certifier, "norm", "l2") if noise is None else noise.norm)
-    largest = certifier.largest_radius(classes) if hasattr(certifier, "largest_radius") else math.inf
-    return Certifiable(norm, str(certifier.title), largest, stop.radii if isinstance(stop, Radii) else None)
+def _certifiable(certifier: Certifier, classes: int) -> Certifiable:
+    return Certifiable(certifier.norm, certifier.title, certifier.largest_radius(classes), certifier.asked_radii)

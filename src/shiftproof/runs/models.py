@@ -20,13 +20,14 @@ from shiftproof.models.load import model_path, starts_by_chance
 from shiftproof.objectives.objective import Outcome
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.environment import environment
-from shiftproof.runs.identity import digest, given, objective_of, resolved_model
+from shiftproof.runs.identity import digest, model_identity
 from shiftproof.runs.pretraining import first_phase, new_head, phase_data, untrained
-from shiftproof.runs.spec import Choice, ModelSpec, Study
+from shiftproof.runs.sources import ModelSource
+from shiftproof.runs.spec import Member, ModelSpec, Study
 from shiftproof.training import Fit, train
 from shiftproof.types import Finding
 
-__all__ = ["card_of", "kept_copy", "load_trained", "model_file", "train_to_file", "training_findings"]
+__all__ = ["kept_copy", "load_trained", "model_file", "train_to_file", "training_findings"]
 
 
 def train_to_file(
@@ -49,7 +50,7 @@ def train_to_file(
     sources, target = study_data.sources, study_data.target
     before = None if spec.pretrain is None else phase_data(spec.pretrain)
     request = {
-        **resolved_model(spec, seed),
+        **model_identity(spec, seed),
         "data": data,
         "sources": sorted(sources.names),
         "target": None if target is None else target.name,
@@ -69,15 +70,13 @@ def train_to_file(
         untrained(spec, sources, before.sources)
         phase, data = first_phase(spec, spec.pretrain), request["pretrain"]["data"]
         train_to_file(phase, before, *extractor, seed=seed, data=data, label=f"pre-{label}", **running)
-        start = Choice(name=f"file:{extractor[0]}", **new_head(spec.model))
-    model = load_model(start.name, sources, seed=request["seed"], **start.options)
-    objective, recipe = objective_of(spec)
+        start = ModelSource(f"file:{extractor[0]}", new_head(spec.model))
     fit = train(
-        model,
+        start.load(sources, request["seed"]),
         sources,
-        objective,
+        spec.objective,
         seed=request["seed"],
-        recipe=recipe,
+        recipe=spec.recipe,
         selection=spec.selection,
         checkpoint=checkpoint,
         label=label,
@@ -104,10 +103,9 @@ def _check_same(card: dict[str, Any], request: dict[str, Any], path: Path) -> No
 
 def training_findings(name: str, spec: ModelSpec, model: nn.Module, sources: Domains) -> list[Finding]:
     """What the objective has to say of the model that it gave, and whether a head stands on an encoder by chance."""
-    objective, recipe = objective_of(spec)
-    outcome = Outcome(model, sources.shape, recipe, sources.names)
-    said = list(objective.findings(outcome)) if hasattr(objective, "findings") else []
-    if recipe.part == "head" and spec.pretrain is None and starts_by_chance(spec.model.name, spec.model.options):
+    outcome = Outcome(model, sources.shape, spec.recipe, sources.names)
+    said = list(spec.objective.findings(outcome))
+    if spec.recipe.part == "head" and spec.pretrain is None and starts_by_chance(spec.model.name, spec.model.options):
         said.append(Finding("warn", "untrained-encoder", "only the head was trained, on an encoder of random weights"))
     return [replace(finding, message=f"{name}: {finding.message}") for finding in said]
 
@@ -120,40 +118,32 @@ def kept_copy(model: nn.Module, card: dict[str, Any], sources: Domains, path: Pa
     return read_card(path)
 
 
-def card_of(name: str) -> dict[str, Any]:
-    """The record beside a model file; nothing for a model that has none."""
-    path = model_path(name) if name.startswith("file:") else None
-    return read_card(path) if path is not None and path.with_suffix(".json").is_file() else {}
+def load_trained(study: Study, sources: Domains, folder: Path, member: Member) -> nn.Module:
+    """A model of a run, as it is on disk."""
+    return _reload(study.models[member.name], sources, model_file(folder, study, member))
 
 
-def load_trained(study: Study, sources: Domains, folder: Path, name: str) -> nn.Module:
-    """The model called `name` of a run, as it is on disk."""
-    return _reload(study.models[name], sources, model_file(folder, study, name))
-
-
-def model_file(folder: Path, study: Study, name: str) -> Path:
+def model_file(folder: Path, study: Study, member: Member) -> Path:
     """Where a run keeps a model."""
-    return folder / ("model.safetensors" if study.at_top else f"models/{slug(name)}.safetensors")
+    return folder / ("model.safetensors" if study.at_top else f"models/{slug(member.key)}.safetensors")
 
 
 def _reload(spec: ModelSpec, sources: Domains, path: Path) -> nn.Module:
     if not spec.model.options.get("architecture", spec.model.name).startswith("python:"):
         return load_model(f"file:{path}", sources)
     # code that the user named in this very study may be run again; code that a file names may not
-    model = load_model(spec.model.name, sources, **spec.model.options)
+    model = spec.model.load(sources)
     load_weights(model, read_weights(path), path)
     return model.eval()
 
 
-def _initial(choice: Choice, beside: Path | None) -> dict[str, Any] | None:
+def _initial(source: ModelSource, beside: Path | None) -> dict[str, Any] | None:
     """Where a model that started from a file comes from: the file, seen from `beside`, what it was trained on."""
-    if not choice.name.startswith("file:"):
+    if not source.name.startswith("file:"):
         return None
-    path = model_path(choice.name)
-    card = card_of(choice.name)
-    record = {key: card.get(key) for key in ("data", "sources", "objective", "recipe", "seed", "initial")}
-    name = choice.name if beside is None else f"file:{os.path.relpath(path, beside)}"
-    return {**given(choice), "name": name, **record}
+    record = {key: source.card.get(key) for key in ("data", "sources", "objective", "recipe", "seed", "initial")}
+    name = source.name if beside is None else f"file:{os.path.relpath(model_path(source.name), beside)}"
+    return {**source.identity(), "name": name, **record}
 
 
 def _card(fit: Fit, sources: Domains, request: dict[str, Any]) -> dict[str, Any]:

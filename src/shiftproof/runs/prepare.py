@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,69 +12,114 @@ from torch import nn
 
 from shiftproof.errors import ShiftproofError, StudyError
 from shiftproof.evidence import slug
-from shiftproof.models import load_model
+from shiftproof.execution import Mode
 from shiftproof.models.files import fingerprint
-from shiftproof.probes import PROBES
-from shiftproof.runs.data import StudyData, load_study_data
-from shiftproof.runs.identity import digest, resolved
-from shiftproof.runs.models import card_of
+from shiftproof.probes import Probe
+from shiftproof.runs.data import StudyData, calibration_domains, data_findings, load_study_data
+from shiftproof.runs.identity import digest, study_identity
+from shiftproof.runs.inspect import model_findings, read_data
 from shiftproof.runs.pretraining import untrained
+from shiftproof.runs.seen import seen_target
 from shiftproof.runs.spec import Study
-from shiftproof.runs.study_files import find_study
+from shiftproof.types import Finding
 
 __all__ = ["Prepared", "prepare_study"]
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A study before anything is trained or measured: its data, the models that it takes as they are, its identity."""
+    """A study before anything is trained or measured: its data, the models that it takes as they are, its identity.
+
+    Args:
+        models: Models that are taken as they are, by name.
+        cards: What is known of each of them: the record beside its file.
+        findings: What was noticed about data and models.
+        efforts: Probes that a budget may choose instead of the study's, from the greatest effort to the least.
+    """
 
     study: Study
     data: StudyData
-    taken: Mapping[str, nn.Module]
-    config: dict[str, Any]
+    models: Mapping[str, nn.Module]
+    cards: Mapping[str, Mapping[str, Any]]
+    findings: tuple[Finding, ...] = ()
+    efforts: tuple[tuple[Probe, ...], ...] = ()
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """All that was asked and that can change a number.
+
+        What a name means may change: a model counts by its weights, data by its content.
+        """
+        config = study_identity(self.study)
+        for name, model in self.models.items():
+            config["models"][name]["weights"] = fingerprint(model)
+        config["fingerprints"] = {domain.name: domain.fingerprint for domain in self.data.domains}
+        if not self.study.trains:
+            # the seed keys noise alone, and is compared with the one that the run has stored
+            config.pop("seed", None)
+        return config
 
     @property
     def seed(self) -> int | None:
         """The seed that the study names, which keys the noise too; without one it is drawn, so that no model can have
         been made for it.
         """
-        return self.study.seed if "seed" in self.study.model_fields_set else None
+        study = self.study
+        return study.seeds[0] if study.seeds else study.seed if "seed" in study.model_fields_set else None
 
     @property
     def default_folder(self) -> Path:
         """Where the run goes unless told; a seed that was asked for is a part of its name, one that is drawn is not."""
-        named = self.config if self.seed is None else {**self.config, "noise_seed": self.seed}
+        named = self.identity if self.seed is None else {**self.identity, "noise_seed": self.seed}
         return Path("runs") / f"{slug(self.study.name)}-{digest(named)}"
 
+    def with_probes(self, probes: Sequence[Probe], efforts: Sequence[Sequence[Probe]] = ()) -> Prepared:
+        """The same models and data, measured by other probes."""
+        study = self.study.changed(probes=tuple(probes))
+        cards = list(self.cards.values())
+        data = self.data
+        if any(probe.calibrates for probe in probes):
+            data = replace(load_study_data(study, data.left_out, cards=cards), left_out=data.left_out)
+            study = _with_calibration(study, cards)
+        _check_probes(study, data, self.models)
+        return replace(self, study=study, data=data, efforts=tuple(map(tuple, efforts)))
 
-def prepare_study(study: Study | str) -> Prepared:
+
+def prepare_study(study: Study, progress: Mode = "off") -> Prepared:
     """Load data and the models that are not trained, and refuse what can't be measured; nothing is written."""
-    study = find_study(study) if isinstance(study, str) else study
-    config = resolved(study)
     as_they_are = {name: spec.model for name, spec in study.models.items() if not spec.train}
-    data = load_study_data(study, cards=[card_of(choice.name) for choice in as_they_are.values()])
-    taken = {
-        name: load_model(choice.name, data.sources, **choice.options).eval() for name, choice in as_they_are.items()
-    }
-    _check_probes(study, data, taken)
-    # what a name means may change: a model counts by its weights, data by its content
-    for name, model in taken.items():
-        config["models"][name]["weights"] = fingerprint(model)
-    config["fingerprints"] = {domain.name: domain.fingerprint for domain in data.domains}
-    if len(taken) == len(study.models):
-        # nothing is trained: the seed keys noise alone, and is compared with the one that the run has stored
-        config.pop("seed")
-    return Prepared(study, data, taken, config)
+    cards = {name: source.card for name, source in as_they_are.items()}
+    study = _with_calibration(study, list(cards.values()))
+    data = load_study_data(study, cards=list(cards.values()))
+    found: list[Finding] = []
+    if study.trains:
+        for domain in data.domains:
+            domain.inputs.prepare()
+    else:
+        data, found = read_data(data, progress)
+    models = {name: source.load(data.sources).eval() for name, source in as_they_are.items()}
+    _check_probes(study, data, models)
+    found += data_findings(data)
+    for name, card in cards.items():
+        found += seen_target(name, card, study.data.source, data.target)
+    found += model_findings(models, data)
+    return Prepared(study, data, models, cards, tuple(found))
 
 
-def _check_probes(study: Study, data: StudyData, taken: Mapping[str, nn.Module]) -> None:
+def _with_calibration(study: Study, cards: Sequence[Mapping[str, Any]]) -> Study:
+    """The study with the domains written out whose training samples adapt a model."""
+    names = calibration_domains(study, cards)
+    return study if not names or study.calibration is not None else study.changed(calibration=tuple(names))
+
+
+def _check_probes(study: Study, data: StudyData, models: Mapping[str, nn.Module]) -> None:
     """Refuse what no training would make measurable, before there is any."""
-    probes = [PROBES.create(choice.name, choice.options) for choice in study.probes]
     for name, spec in study.models.items():
-        model = taken[name] if name in taken else untrained(spec, data.sources).eval()
-        for probe in probes:
+        model = models[name] if name in models else untrained(spec, data.sources).eval()
+        for probe in study.probes:
             try:
                 probe.check(model, data.measured[-1], data.training)
             except ShiftproofError as error:
+                if not study.trains and len(study.models) == 1:
+                    raise
                 raise StudyError(f"model {name!r} can't be measured by {probe.title!r}: {error}") from error

@@ -7,11 +7,12 @@ from typing import Any
 from torch import nn
 
 from shiftproof.catalogue import options_of
-from shiftproof.domains import Domains, load_domains
-from shiftproof.models import build_model, load_model
-from shiftproof.models.networks.heads import Head
+from shiftproof.domains import Domains
+from shiftproof.models import build_model
+from shiftproof.models.heads import Head
 from shiftproof.runs.data import StudyData
-from shiftproof.runs.spec import Choice, ModelSpec, Pretrain, Study
+from shiftproof.runs.sources import ModelSource
+from shiftproof.runs.spec import ModelSpec, Pretrain, Study
 
 __all__ = ["first_alike", "first_phase", "new_head", "phase_data", "untrained"]
 
@@ -20,7 +21,7 @@ def first_phase(spec: ModelSpec, phase: Pretrain) -> ModelSpec:
     """The first phase as a model of its own: the network with the head that every network has unless told."""
     own = {option: value for option, value in spec.model.options.items() if option not in options_of(Head)}
     return ModelSpec(
-        model=Choice(name=spec.model.name, **own),
+        model=ModelSource(spec.model.name, own),
         objective=phase.objective,
         training=phase.training,
         selection=phase.selection,
@@ -37,15 +38,15 @@ def first_alike(study: Study, name: str) -> str:
     return next(other for other, spec in study.models.items() if phase(spec) == phase(study.models[name]))
 
 
-def new_head(choice: Choice) -> dict[str, Any]:
+def new_head(source: ModelSource) -> dict[str, Any]:
     """The options of the head that a pre-trained network gets, the kind among them even if it is not given."""
-    given = {option: value for option, value in choice.options.items() if option in options_of(Head)}
+    given = {option: value for option, value in source.options.items() if option in options_of(Head)}
     return {"head": Head.head, **given}
 
 
 def phase_data(phase: Pretrain) -> StudyData:
     """What the first phase trains on: all domains of its data unless told, and none is left out."""
-    domains = load_domains(phase.data.name, **phase.data.options)
+    domains = phase.data.load()
     sources = domains if phase.source is None else domains.select(phase.source)
     for domain in sources:
         domain.inputs.prepare()
@@ -58,7 +59,8 @@ def untrained(spec: ModelSpec, sources: Domains, before: Domains | None = None) 
     `before` is what the first phase trains on, if that is at hand.
     """
     if spec.pretrain is None:
-        return load_model(spec.model.name, sources, **spec.model.options)
+        return spec.model.load(sources)
     phase = first_phase(spec, spec.pretrain)
     before = phase_data(spec.pretrain).sources if before is None else before
-    return build_model(phase.model.name, before, **phase.model.options).with_fresh_head(sources, **new_head(spec.model))
+    network = build_model(phase.model.name, before, **phase.model.options)
+    return network.with_fresh_head(sources, **new_head(spec.model))

@@ -9,24 +9,45 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.errors import DataError, UsageError
-from shiftproof.execution import write_json
+from shiftproof.execution import read_json
 from shiftproof.rng import fresh_seed
-from shiftproof.runs.data import StudyData
 from shiftproof.runs.environment import environment
 from shiftproof.runs.identity import digest
-from shiftproof.runs.run import FORMAT, read_record
-from shiftproof.runs.spec import Study
+from shiftproof.runs.prepare import Prepared
 
-__all__ = ["new_record", "start_or_continue"]
+__all__ = ["FORMAT", "check_same", "continue_record", "new_record", "read_record"]
+
+FORMAT = "shiftproof-run/3"
+_KINDS: dict[str, type] = {
+    "hash": str,
+    "study": dict,
+    "config": dict,
+    "sources": list,
+    "classes": list,
+    "labels": dict,
+    "selected": dict,
+    "findings": list,
+    "protocol": dict,
+    "parts": dict,
+    "noise_seed": int,
+    "fingerprints": dict,
+    "environment": dict,
+    "later_environments": list,
+}
+"""What every run.json has."""
 
 
-def new_record(study: Study, config: dict[str, Any], data: StudyData, seed: int | None = None) -> dict[str, Any]:
-    """What run.json says before anything is measured; without a `seed` the one of the noise is drawn now."""
+def new_record(prepared: Prepared, identity: dict[str, Any]) -> dict[str, Any]:
+    """What run.json says before anything is measured; without a seed of the study, that of the noise is drawn now.
+
+    `identity` is what was asked; the study has its budget resolved.
+    """
+    data = prepared.data
     return {
         "format": FORMAT,
-        "hash": digest(config),
-        "study": study.model_dump(mode="json", exclude_defaults=True),
-        "config": config,
+        "hash": digest(identity),
+        "study": prepared.study.to_config(),
+        "config": identity,
         "sources": list(data.sources.names),
         "classes": list(data.sources.classes),
         "labels": {domain.name: domain.class_counts for domain in data.domains},
@@ -37,7 +58,8 @@ def new_record(study: Study, config: dict[str, Any], data: StudyData, seed: int 
             "limit": "a prefix of a random order of groups or samples, by hash of sample_seed and id",
         },
         "parts": {domain.name: data.part(domain.name) for domain in data.domains},
-        "noise_seed": fresh_seed() if seed is None else seed,
+        "left_out": {name: list(ids) for name, ids in data.left_out.items()},
+        "noise_seed": fresh_seed() if prepared.seed is None else prepared.seed,
         "fingerprints": {"data": {domain.name: domain.fingerprint for domain in data.domains}, "weights": {}},
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "environment": environment(),
@@ -45,43 +67,52 @@ def new_record(study: Study, config: dict[str, Any], data: StudyData, seed: int 
     }
 
 
-def start_or_continue(folder: Path, record: dict[str, Any], seed: int | None = None) -> dict[str, Any]:
-    """The record of the run that is in the folder already, which must be the same one, or this one, written.
+def continue_record(before: dict[str, Any]) -> dict[str, Any]:
+    """The record of a run that goes on: what was computed keeps the record of what it was computed with."""
+    now = environment()
+    later = [] if now in [before["environment"], *before["later_environments"]] else [now]
+    return {**before, "later_environments": [*before["later_environments"], *later]}
 
-    The seed of the noise is the one that is there; a `seed` that was asked for must be the same.
-    """
-    if (folder / "run.json").exists():
-        before = read_record(folder)
-        if (other := _differs(before, record)) is not None:
-            raise UsageError(f"{folder} holds a run with {other}; choose another --out")
-        if before["fingerprints"]["data"] != record["fingerprints"]["data"]:
-            raise DataError(f"the data has changed since the run in {folder} was started; choose another --out")
-        if before["hash"] != record["hash"]:
-            raise UsageError(f"{folder} holds a run of another study or other settings; choose another --out")
-        if before["parts"] != record["parts"]:
-            raise UsageError(f"{folder} holds a run that measured other parts of the data; choose another --out")
-        if seed is not None and _has_own_noise(record) and before["noise_seed"] != seed:
-            raise UsageError(
-                f"{folder} holds a run whose noise is keyed by seed {before['noise_seed']}, not by {seed}, which is "
-                "another seed; choose another --out"
-            )
-        # what was computed keeps the record of what it was computed with
-        known = [before["environment"], *before["later_environments"]]
-        later = [] if record["environment"] in known else [record["environment"]]
-        return {**before, "later_environments": [*before["later_environments"], *later]}
-    foreign = [name for name in ("model.safetensors", "models", "evidence") if (folder / name).exists()]
-    if foreign:
+
+def check_same(folder: Path, before: Mapping[str, Any], prepared: Prepared, identity: Mapping[str, Any]) -> None:
+    """Refuse to continue a run that was asked something else; a seed that was asked for must be that of its noise."""
+    if (other := _differs(before["config"], identity)) is not None:
+        raise UsageError(f"{folder} holds a run with {other}; choose another --out")
+    if before["fingerprints"]["data"] != {domain.name: domain.fingerprint for domain in prepared.data.domains}:
+        raise DataError(f"the data has changed since the run in {folder} was started; choose another --out")
+    if before["hash"] != digest(identity):
+        raise UsageError(f"{folder} holds a run of another study or other settings; choose another --out")
+    if before["parts"] != {domain.name: prepared.data.part(domain.name) for domain in prepared.data.domains}:
+        raise UsageError(f"{folder} holds a run that measured other parts of the data; choose another --out")
+    if prepared.seed is not None and prepared.models and before["noise_seed"] != prepared.seed:
         raise UsageError(
-            f"{folder} holds {foreign[0]}, but no run.json: what is there is no run that could be continued; choose "
-            "another --out"
+            f"{folder} holds a run whose noise is keyed by seed {before['noise_seed']}, not by {prepared.seed}, which "
+            "is another seed; choose another --out"
         )
-    write_json(folder / "run.json", record)
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """What run.json says; refused with a sentence if it lacks what every run has."""
+    record = read_json(folder / "run.json", DataError)
+    if record.get("format") != FORMAT:
+        raise DataError(f"{folder} does not hold a shiftproof run")
+    wrong = [name for name, kind in _KINDS.items() if not isinstance(record.get(name), kind)]
+    inner: Any = record.get("fingerprints")
+    if not wrong and not all(isinstance(inner.get(name), dict) for name in ("data", "weights")):
+        wrong = ["fingerprints"]
+    numbers = record.get("radii", [])
+    if not isinstance(numbers, list) or not all(isinstance(one, int | float) for one in numbers):
+        wrong.append("radii")
+    if wrong:
+        raise DataError(
+            f"{folder / 'run.json'} is damaged: {', '.join(wrong)} is missing or is not what a run has there"
+        )
     return record
 
 
-def _differs(before: Mapping[str, Any], record: Mapping[str, Any]) -> str | None:
+def _differs(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """What another run was asked, in words; None if that is the same, or differs in the data alone."""
-    one, other = (_flat(json.loads(json.dumps(run.get("config", {})))) for run in (before, record))
+    one, other = (_flat(json.loads(json.dumps(config))) for config in (before, now))
     changed = sorted({key for key in {*one, *other} if one.get(key) != other.get(key)} - {"fingerprints"})
     return None if not changed else f"other {', '.join(changed)}"
 
@@ -90,8 +121,3 @@ def _flat(config: dict[str, Any]) -> dict[str, Any]:
     """What was asked of a run of one model, its objective and recipe beside its data and probes."""
     models = config.pop("models", {})
     return {**config, **next(iter(models.values()))} if len(models) == 1 else {**config, "models": models}
-
-
-def _has_own_noise(record: Mapping[str, Any]) -> bool:
-    """Whether any model was not trained by the run."""
-    return any(not config.get("train", True) for config in record["config"]["models"].values())

@@ -4,44 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from shiftproof.catalogue import options_of
-from shiftproof.errors import DataError, UsageError
+from shiftproof.catalogue import Method, options_of, to_plain
+from shiftproof.errors import UsageError
 from shiftproof.evidence import Evidence, EvidenceStore, Measurement, slug
 from shiftproof.evidence.certificates import certificates_in
+from shiftproof.evidence.measurement import worst_seen
 from shiftproof.evidence.order import order_summary
-from shiftproof.execution import read_json, write_atomically
-from shiftproof.models.networks.heads import Head
-from shiftproof.probes import PROBES
+from shiftproof.execution import write_atomically
+from shiftproof.models.heads import Head
 from shiftproof.report import Report, write_report
 from shiftproof.report.page import FORMATS, render_page
 from shiftproof.report.requirements import Outcome, Requirement
-from shiftproof.runs.spec import Choice, Study
+from shiftproof.runs.record import read_record
+from shiftproof.runs.spec import Study
 from shiftproof.runs.study_files import validated
 from shiftproof.types import Finding
 
-__all__ = ["FORMAT", "Run", "described", "log_path", "open_run", "read_record", "sheet_path"]
-
-FORMAT = "shiftproof-run/2"
-_RECORD: dict[str, type] = {
-    "hash": str,
-    "study": dict,
-    "config": dict,
-    "sources": list,
-    "classes": list,
-    "labels": dict,
-    "selected": dict,
-    "findings": list,
-    "protocol": dict,
-    "parts": dict,
-    "noise_seed": int,
-    "fingerprints": dict,
-    "environment": dict,
-    "later_environments": list,
-}
-"""What every run.json has."""
+__all__ = ["Run", "describe", "log_path", "open_run", "sheet_path"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,8 +62,7 @@ class Run:
     @property
     def findings(self) -> list[Finding]:
         """What a reader should take away."""
-        content = self.content()
-        return content.findings(content.table())
+        return self.content().findings
 
     @property
     def verdict(self) -> list[str]:
@@ -99,16 +81,19 @@ class Run:
         found = {}
         for domain, part in self.record.get("parts", {}).items():
             ids = {sample for one in self.evidence.where(domain=domain) for sample in one["id"].tolist()}
-            known = {name: places[domain] for name, places in self.record["measured"].items()}
+            known = {member: self.record["measured"][member.key][domain] for member in self.study.members}
             found[domain] = {
                 "n": len(ids),
                 "split": part,
                 "sampled": next(iter(known.values()))["sampled"],
-                "seen_in_training": {name: facts["seen_in_training"] for name, facts in known.items()},
+                "seen_in_training": {
+                    name: worst_seen(facts["seen_in_training"] for one, facts in known.items() if one.name == name)
+                    for name in self.study.models
+                },
             }
         return found
 
-    @property
+    @cached_property
     def outcomes(self) -> list[Outcome]:
         """What was required, and whether it is met: on the target, or without one on the worst source."""
         domains = [self.study.target] if self.study.target else self.record["sources"]
@@ -122,8 +107,12 @@ class Run:
         ]
 
     def content(self) -> Report:
-        """What the report says."""
-        study, record = self.study, self.record
+        """What the report says; its numbers are computed once."""
+        return self._content
+
+    @cached_property
+    def _content(self) -> Report:
+        study, record, members = self.study, self.record, self.study.members
         names = [*record["sources"], *([study.target] if study.target else [])]
         packages = ", ".join(f"{name} {version}" for name, version in record["environment"]["packages"].items())
         machine = "{system}, {cores} cores, {threads} threads, accelerator {accelerator}".format(
@@ -132,16 +121,16 @@ class Run:
         facts = {
             # runs of before have no date
             **({"date": str(record["started"]).replace("T", " ")} if "started" in record else {}),
-            "study": f"{study.name}, seed {study.seed}{_noise(study, record)}, hash {record['hash']}",
-            "data": f"{study.data.name}; {_role(study)} {', '.join(record['sources'])}"
+            "study": f"{study.name}, {_seeds(study)}{_noise(study, record)}, hash {record['hash']}",
+            "data": f"{study.data.source}; {_role(study)} {', '.join(record['sources'])}"
             f"; left out: {study.target or '-'}",
             **{
-                f"model {name}": _describe(config, record["selected"][name])
+                f"model {name}": _describe(config, [record["selected"].get(m.key) for m in members if m.name == name])
                 for name, config in record["config"]["models"].items()
             },
             "weights": _hashes(record["fingerprints"]["weights"]),
             "samples": _hashes(record["fingerprints"]["data"]),
-            "measured by": "; ".join(described(choice) for choice in study.probes),
+            "measured by": "; ".join(map(describe, study.probes)),
             "measured": _which(study, self.samples),
             "split": record["protocol"]["split"],
             "computed with": f"Python {record['environment']['python']}, {packages}",
@@ -176,37 +165,24 @@ def open_run(folder: Path | str, *, unfinished: bool = False) -> Run:
     study = validated(record["study"], str(folder / "run.json"))
     store = EvidenceStore(folder / "evidence")
     domains = (*record["sources"], *([study.target] if study.target else []))
-    probes = [(choice.name, repr(PROBES.create(choice.name, choice.options))) for choice in study.probes]
     # in the order in which they were measured, whatever files are called
-    paths = [store.path(name, domain, *probe) for name in study.models for probe in probes for domain in domains]
+    paths = [
+        store.path(member.name, domain, probe.name, repr(probe), member.seed)
+        for member in study.members
+        for probe in study.probes
+        for domain in domains
+    ]
     there = [path for path in paths if path.is_file()]
     if len(there) < len(paths) and not unfinished:
         raise UsageError(f"the run in {folder} is not finished: run the same study again to complete it")
     return Run(folder, study, record, Evidence.concat(store.read_file(path).evidence for path in there))
 
 
-def read_record(folder: Path) -> dict[str, Any]:
-    """What run.json says; refused with a sentence if it lacks what every run has."""
-    record = read_json(folder / "run.json", DataError)
-    if record.get("format") != FORMAT:
-        raise DataError(f"{folder} does not hold a shiftproof run")
-    wrong = [name for name, kind in _RECORD.items() if not isinstance(record.get(name), kind)]
-    inner: Any = record.get("fingerprints")
-    if not wrong and not all(isinstance(inner.get(name), dict) for name in ("data", "weights")):
-        wrong = ["fingerprints"]
-    numbers = record.get("radii", [])
-    if not isinstance(numbers, list) or not all(isinstance(one, int | float) for one in numbers):
-        wrong.append("radii")
-    if wrong:
-        raise DataError(
-            f"{folder / 'run.json'} is damaged: {', '.join(wrong)} is missing or is not what a run has there"
-        )
-    return record
-
-
 def log_path(folder: Path, one: Measurement) -> Path:
     """Where a run keeps the log of the certificates of a measurement."""
-    parts = [one.model, one.domain, one.title, f"alpha {one.fact('alpha')!r}"]
+    seed = one.fact("train_seed")
+    model = one.model if seed is None else f"{one.model} seed {seed}"
+    parts = [model, one.domain, one.title, f"alpha {one.fact('alpha')!r}"]
     return folder / "logs" / f"{slug(' '.join(parts))}.tsv"
 
 
@@ -215,17 +191,30 @@ def sheet_path(folder: Path, domain: str) -> Path:
     return folder / "figures" / f"samples-{slug(domain)}.png"
 
 
-def described(choice: Choice) -> str:
-    """A probe with all that it was told: how hard an attack tried, how many votes a certificate has."""
-    options = ", ".join(
-        f"{key} {_short(value)}" for key, value in choice.options.items() if value not in ([], (), None)
-    )
-    return f"{choice.name} ({options})" if options else choice.name
+def describe(method: Method) -> str:
+    """A method with its numbers and what it was told: how hard an attack tried, how many votes a certificate has."""
+    usual = options_of(type(method))
+    told = {name: getattr(method, name) for name in usual}
+    shown = {
+        name: value
+        for name, value in told.items()
+        if value not in (None, (), "") and (isinstance(value, Method) or value != usual[name] or _is_count(value))
+    }
+    options = ", ".join(f"{name} {_short(value)}" for name, value in shown.items())
+    return f"{method.name} ({options})" if options else method.name
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 1
 
 
 def _role(study: Study) -> str:
     """What the sources are: trained on, or, where the run trains nothing, measured."""
     return "trained on" if any(spec.train for spec in study.models.values()) else "measured on"
+
+
+def _seeds(study: Study) -> str:
+    return f"seed {study.seed}" if study.seeds is None else f"seeds {', '.join(map(str, study.seeds))}"
 
 
 def _noise(study: Study, record: dict[str, Any]) -> str:
@@ -248,20 +237,22 @@ def _hashes(known: Mapping[str, str]) -> str:
 
 
 def _short(value: Any) -> str:
-    if isinstance(value, dict):
-        return " ".join(str(one) if key == "name" else f"{key} {_short(one)}" for key, one in value.items())
-    return ", ".join(map(_short, value)) if isinstance(value, list | tuple) else str(value)
+    if isinstance(value, Method):
+        return describe(value)
+    return ", ".join(map(_short, value)) if isinstance(value, list | tuple) else str(to_plain(value))
 
 
-def _describe(config: dict[str, Any], selected: dict[str, Any] | None) -> str:
-    if not config.get("train", True) or selected is None:
+def _describe(config: dict[str, Any], selected: Sequence[dict[str, Any] | None]) -> str:
+    kept = [one for one in selected if one is not None]
+    if not config.get("train", True) or not kept:
         return f"{config['model']['name']}, as it is"
     usual = options_of(Head)
     options = {k: v for k, v in config["model"].items() if k != "name" and (k not in usual or v != usual[k])}
     network = ", ".join([config["model"]["name"], *(f"{k}={v}" for k, v in options.items())])
     first = config.get("pretrain")
+    steps = ", ".join(str(one["step"]) for one in kept)
     before = f"; pre-trained on {first['data']['name']}: {_describe_training(first)}" if first else ""
-    return f"{network}{before}; {_describe_training(config)}; kept step {selected['step']} by {selected['rule']}"
+    return f"{network}{before}; {_describe_training(config)}; kept step {steps} by {kept[0]['rule']}"
 
 
 def _describe_training(config: dict[str, Any]) -> str:

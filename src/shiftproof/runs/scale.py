@@ -12,7 +12,7 @@ from scipy.stats import binom
 from torch import Tensor, nn
 
 from shiftproof.domains import Domain
-from shiftproof.models.networks.layers import Normalized
+from shiftproof.models.layers import Normalized
 from shiftproof.types import Finding
 
 BoolArray = NDArray[np.bool_]

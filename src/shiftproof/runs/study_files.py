@@ -12,10 +12,9 @@ from pydantic import BaseModel, ValidationError
 
 from shiftproof.catalogue import options_of
 from shiftproof.errors import StudyError, UnknownName, UsageError, suggestion
+from shiftproof.models.heads import Head
 from shiftproof.models.networks.architecture import Front
-from shiftproof.models.networks.heads import Head
 from shiftproof.objectives import Recipe
-from shiftproof.runs.check import check_names
 from shiftproof.runs.spec import ModelSpec, Pretrain, Study
 from shiftproof.runs.yaml_files import Refused, parse_yaml
 
@@ -74,10 +73,6 @@ def validated(document: dict[str, Any], shown: str, lines: dict[Location, int] |
     except ValidationError as error:
         details = error.errors(include_url=False)[0]
         raise StudyError(_sentence(details["loc"], details, shown, lines)) from error
-    problem = next(check_names(study), None)
-    if problem is not None:
-        location, error_ = problem
-        raise StudyError(f"{_place(location, shown, lines)}: {error_}") from error_
     return study
 
 
@@ -183,6 +178,9 @@ def _place(location: Location, shown: str, lines: dict[Location, int]) -> str:
 
 
 def _sentence(location: Location, details: Any, shown: str, lines: dict[Location, int]) -> str:
+    if details["type"] == "shiftproof":
+        problem = details["ctx"]
+        return f"{_place((*location, *problem['path']), shown, lines)}: {problem['sentence']}"
     place, key = _place(location, shown, lines), str(location[-1]) if location else ""
     dotted = ".".join(str(part) for part in location)
     if details["type"] == "extra_forbidden":

@@ -11,7 +11,6 @@ from torch import nn
 
 from shiftproof.domains import Domain
 from shiftproof.execution import single_threaded
-from shiftproof.probes.certify import Certify
 from shiftproof.probes.costs import step_seconds
 from shiftproof.probes.probe import Probe
 
@@ -65,7 +64,7 @@ def wall_seconds(probe: Probe, each: float, counts: Sequence[int], workers: int,
     `fixed` is the part of a block's time that it takes however few samples it has.
     """
     workers = min(workers, os.cpu_count() or 1)
-    if isinstance(probe, Certify):
+    if not probe.in_blocks:
         return sum(_shared(each * count, min(workers, count)) for count in counts)
     # the first block runs in process, and says whether the others are worth processes
     first = [min(count, TRIED) for count in counts]

@@ -9,7 +9,7 @@ from typing import Any
 
 from shiftproof.errors import UsageError
 from shiftproof.models import MODELS
-from shiftproof.runs.spec import GIVEN
+from shiftproof.runs.sources import GIVEN
 
 __all__ = ["Trust"]
 

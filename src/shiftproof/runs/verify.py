@@ -20,14 +20,14 @@ from shiftproof.evidence.store import StoredFile
 from shiftproof.models.behaviour import behaviour_of, difference
 from shiftproof.models.files import fingerprint
 from shiftproof.models.identity import identity_of
-from shiftproof.probes import PROBES
+from shiftproof.probes import Probe
 from shiftproof.probes.certify import Certify
-from shiftproof.probes.probe import Probe
 from shiftproof.runs.data import StudyData, load_study_data
-from shiftproof.runs.engine import probe_seed
-from shiftproof.runs.identity import digest, resolved_probes
+from shiftproof.runs.engine import facts_of, probe_seed
+from shiftproof.runs.identity import digest
 from shiftproof.runs.models import load_trained
 from shiftproof.runs.run import Run, log_path, open_run
+from shiftproof.runs.spec import Member
 from shiftproof.runs.trust import Trust
 from shiftproof.runs.verification import Case, verify
 from shiftproof.runs.verification.measured import attacked_again, clean_again
@@ -55,7 +55,7 @@ def verify_folder(folder: Path, *, seed: int, part: int = 24, trust: Trust = NOT
             return
         # of models there are copies: no published weights are fetched
         named = [(one.model.name, {**one.model.options, "pretrained": False}) for one in run.study.models.values()]
-        trust.check(folder, run.study.data.name, named)
+        trust.check(folder, run.study.data.source, named)
         yield from _of_run(run, seed, part)
     else:
         raise DataError(f"{folder} holds no run: it has no run.json")
@@ -63,12 +63,12 @@ def verify_folder(folder: Path, *, seed: int, part: int = 24, trust: Trust = NOT
 
 def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
     data = load_study_data(run.study, run.record.get("left_out"), run.record.get("parts"))
-    models = {name: load_trained(run.study, data.sources, run.folder, name) for name in run.study.models}
+    models = {member: load_trained(run.study, data.sources, run.folder, member) for member in run.study.members}
     yield from _hashes(run, data, models)
     certifying = {
         setting: (probe, certifier)
-        for choice in run.study.probes
-        if isinstance(probe := PROBES.create(choice.name, choice.options), Certify)
+        for probe in run.study.probes
+        if isinstance(probe, Certify)
         for setting, certifier in probe.settings.items()
     }
     yield from _record(run, data, models)
@@ -82,16 +82,17 @@ def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
         yield Finding("fail", "report-impossible", f"no report follows from what is there: {error}")
     if not certifying:
         yield Finding("warn", "no-certificates", f"{run.folder} certifies nothing: no probe of its study does")
-    for name, model in models.items():
-        for domain in data.measured_by("certify"):
-            for setting, (probe, certifier) in certifying.items():
-                found = run.evidence.where(model=name, domain=domain.name, probe="certify", setting=setting)
+    for member, model in models.items():
+        for setting, (probe, certifier) in certifying.items():
+            for domain in data.measured_by(probe):
+                same = {"model": member.name, "train_seed": member.seed, "setting": setting}
+                found = run.evidence.where(domain=domain.name, probe="certify", **same)
                 if not len(found):
-                    message = f"{name} on {domain.name}: no certificates by {certifier!r}"
+                    message = f"{member.title} on {domain.name}: no certificates by {certifier!r}"
                     yield Finding("fail", "rows-missing", message)
                     continue
-                where = f"{name} on {domain.name}, {certifier.title}"
-                certifying_seed = probe_seed(run.study, run.record, name, probe)
+                where = f"{member.title} on {domain.name}, {certifier.title}"
+                certifying_seed = probe_seed(run.study, run.record, member, probe)
                 job = replace(probe.job(model, domain), seed=certifying_seed, calibration=data.training)
                 certificates = certificates_in(found[0], job.classes)
                 yield from _case(where, certificates, certifier, job, seed, part)
@@ -108,11 +109,11 @@ def _case(
     yield from verify(Case(name, certificates, certifier, job, seed, part))
 
 
-def _hashes(run: Run, data: StudyData, models: dict[str, nn.Module]) -> Iterator[Finding]:
+def _hashes(run: Run, data: StudyData, models: dict[Member, nn.Module]) -> Iterator[Finding]:
     known = run.record["fingerprints"]
     now = {
         "data": {domain.name: domain.fingerprint for domain in data.domains},
-        "weights": {name: fingerprint(model) for name, model in models.items()},
+        "weights": {member.key: fingerprint(model) for member, model in models.items()},
     }
     for kind, hashes in now.items():
         changed = [name for name, value in hashes.items() if known[kind].get(name) != value]
@@ -122,15 +123,16 @@ def _hashes(run: Run, data: StudyData, models: dict[str, nn.Module]) -> Iterator
             )
         if not changed:
             yield Finding("pass", f"{kind}-same", f"{kind} of {', '.join(hashes)} are those that the run recorded")
-    for name, answers in run.record.get("behaviour", {}).items():
-        for domain in data.measured if name in models else ():
-            differs = difference(answers.get(domain.name, []), behaviour_of(models[name], domain))
+    for member, model in models.items():
+        answers = run.record.get("behaviour", {}).get(member.key, {})
+        for domain in data.measured if answers else ():
+            differs = difference(answers.get(domain.name, []), behaviour_of(model, domain))
             if differs:
-                message = f"{name} does not answer as the model that was measured: on {domain.name}, {differs}"
+                message = f"{member.title} does not answer as the model that was measured: on {domain.name}, {differs}"
                 yield Finding("fail", "behaviour-differs", message)
 
 
-def _record(run: Run, data: StudyData, models: dict[str, nn.Module]) -> Iterator[Finding]:
+def _record(run: Run, data: StudyData, models: dict[Member, nn.Module]) -> Iterator[Finding]:
     """Whether run.json says of the study and its data what follows from them."""
     due = {
         "sources": list(data.sources.names),
@@ -139,14 +141,14 @@ def _record(run: Run, data: StudyData, models: dict[str, nn.Module]) -> Iterator
     }
     differs = [name for name, value in due.items() if run.record[name] != value]
     known = run.record["config"]
-    if known.get("probes") != json.loads(json.dumps(resolved_probes(run.study))):
+    # a budget chooses the probes, and what was asked is what it chose from
+    if run.study.budget is None and known.get("probes") != [probe.to_config() for probe in run.study.probes]:
         differs.append("config.probes")
-    hashes = {name: config.get("weights") for name, config in known.get("models", {}).items()}
-    differs += [
-        f"config.models.{name}.weights"
-        for name, value in hashes.items()
-        if value is not None and name in models and value != fingerprint(models[name])
-    ]
+    configs = known.get("models", {})
+    for member, model in models.items():
+        weights = configs.get(member.name, {}).get("weights")
+        if weights is not None and weights != fingerprint(model):
+            differs.append(f"config.models.{member.name}.weights")
     if run.record["hash"] != digest(known):
         differs.append("hash")
     if differs:
@@ -154,17 +156,17 @@ def _record(run: Run, data: StudyData, models: dict[str, nn.Module]) -> Iterator
         yield Finding("fail", "record-differs", message)
 
 
-def _files(run: Run, data: StudyData, models: dict[str, nn.Module]) -> Iterator[Finding]:
+def _files(run: Run, data: StudyData, models: dict[Member, nn.Module]) -> Iterator[Finding]:
     """Whether every file of evidence is where it belongs, answers the question that the study asks, of samples as they
     are, and is as it was written.
     """
     store, faults = EvidenceStore(run.folder / "evidence"), []
     expected = {}
-    for name, model in models.items():
-        for probe in [PROBES.create(choice.name, choice.options) for choice in run.study.probes]:
-            for domain in data.measured_by(PROBES.name_of(probe)):
-                path = store.path(name, domain.name, PROBES.name_of(probe), repr(probe))
-                expected[path] = (name, model, probe, domain)
+    for member, model in models.items():
+        for probe in run.study.probes:
+            for domain in data.measured_by(probe):
+                path = store.path(member.name, domain.name, probe.name, repr(probe), member.seed)
+                expected[path] = (member, model, probe, domain)
     files = {file.path: file for file in store.files()}
     for path in [*expected, *(path for path in files if path not in expected)]:
         where = "/".join(path.parts[-3:])
@@ -183,18 +185,17 @@ def _files(run: Run, data: StudyData, models: dict[str, nn.Module]) -> Iterator[
 
 
 def _faults(
-    run: Run, file: StoredFile, data: StudyData, name: str, model: nn.Module, probe: Probe, domain: Domain
+    run: Run, file: StoredFile, data: StudyData, member: Member, model: nn.Module, probe: Probe, domain: Domain
 ) -> Iterator[tuple[str, str]]:
-    seed = probe_seed(run.study, run.record, name, probe)
-    measured = run.record.get("measured", {}).get(name, {}).get(domain.name, {})
-    facts = measured | ({"sampled": "simple"} if data.is_prefix(domain) else {})
+    seed, facts = probe_seed(run.study, run.record, member, probe), facts_of(run.record, data, member, domain)
     asked = {"probe": repr(probe), **facts}
     due = json.loads(json.dumps(identity_of(asked, model, domain, seed=seed, calibration=data.training)))
     if (file.identity.get("weights"), file.identity.get("data")) != (due["weights"], due["data"]):
         yield "evidence-of-other", "rows are of other weights or other data"
     elif file.identity != due:
         yield "evidence-of-other", "rows answer another question than the study asks: other options, seed or samples"
-    said = {"model": name, "domain": domain.name, "probe": PROBES.name_of(probe), "seed": seed, **facts}
+    said = {"model": member.name, "domain": domain.name, "probe": probe.name, "seed": seed, **facts}
+    said |= {} if member.seed is None else {"train_seed": member.seed}
     settings = set(probe.settings) if isinstance(probe, Certify) else None
     for one in file.evidence:
         wrong = [fact for fact, value in said.items() if one.fact(fact) != value]

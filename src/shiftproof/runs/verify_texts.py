@@ -14,7 +14,15 @@ from shiftproof.types import Finding
 
 __all__ = ["check_log", "check_report"]
 
-_FORMATS = {"report.html": "html", ".csv": "csv", ".md": "markdown", ".tex": "latex", ".svg": "svg"}
+_FORMATS = {
+    "report.html": "html",
+    "report.json": "json",
+    ".csv": "csv",
+    ".md": "markdown",
+    ".tex": "latex",
+    ".svg": "svg",
+    ".html": "interactive",
+}
 """Formats of a report by the name or ending of their files; pictures of pixels are not compared."""
 
 
@@ -46,8 +54,9 @@ def check_report(run: Run) -> Iterator[Finding]:
 
 
 def _written(folder: Path) -> list[Path]:
-    found = [folder / "report.html", *sorted((folder / "tables").glob("*")), *sorted((folder / "figures").glob("*"))]
-    return [path for path in found if path.is_file()]
+    tables, figures = (sorted((folder / name).glob("*")) for name in ("tables", "figures"))
+    written = [folder / "report.html", folder / "report.json", *tables, *figures]
+    return [path for path in written if path.is_file()]
 
 
 def _format_of(path: Path) -> str | None:

@@ -7,6 +7,7 @@ Which bound holds when::
     soft scores, n fixed in advance    hoeffding_*, bernstein_*, or bernoulli_round and a bound on votes
     quantiles of any distribution      quantile_lower_index, quantile_upper_index
     means of samples or groups         bootstrap_mean, bootstrap_difference
+    the same of several trainings      over_seeds
 """
 
 from shiftproof.statistics.binomial import (
@@ -25,6 +26,7 @@ from shiftproof.statistics.bounded import (
     hoeffding_upper,
 )
 from shiftproof.statistics.order import quantile_lower_index, quantile_upper_index
+from shiftproof.statistics.seeds import over_seeds
 from shiftproof.statistics.sequence import sequence_lower, sequence_upper
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "hoeffding_upper",
     "interval",
     "lower_bound",
+    "over_seeds",
     "quantile_lower_index",
     "quantile_upper_index",
     "randomized_lower_bound",

@@ -9,6 +9,7 @@ from shiftproof.testing.attacks import check_attack
 from shiftproof.testing.certifiers import LinearOracle, check_certifier
 from shiftproof.testing.corruptions import check_corruption
 from shiftproof.testing.domains import check_domains
+from shiftproof.testing.model import check_model
 from shiftproof.testing.noise import check_noise
 from shiftproof.testing.objectives import check_objective
 
@@ -18,6 +19,7 @@ __all__ = [
     "check_certifier",
     "check_corruption",
     "check_domains",
+    "check_model",
     "check_noise",
     "check_objective",
 ]

@@ -70,11 +70,13 @@ def check_certifier(certifier: Certifier, *, workers: bool = False) -> None:
     with momentum 0, which leaves it as it is.
     """
     name = type(certifier).__name__
+    require(isinstance(certifier, Certifier), f"{name} should derive from shiftproof.certification.Certifier")
+    require("classifier" in dir(certifier), f"{name} does not say of which classifier its certificates speak")
     require(
         dataclasses.is_dataclass(certifier) and bool(certifier.__dataclass_params__.frozen),
         f"{name} should be a frozen dataclass",
     )
-    adapts = getattr(certifier, "classifier", "") == "adapted"
+    adapts = certifier.classifier == "adapted"
     oracle = LinearOracle(batchnorm=adapts)
     certificates = certify(oracle.model, oracle.domain, certifier, seed=0)
     known = certificates.norm in ("l2", "linf", "l1")
@@ -93,8 +95,6 @@ def check_certifier(certifier: Certifier, *, workers: bool = False) -> None:
 
 def _check_record(name: str, certifier: Certifier, oracle: LinearOracle, certificates: Certificates) -> None:
     """What a verifier needs: radii that follow from the record, and a classifier that can be attacked."""
-    for needed in ("title", "classifier", "scale", "applies", "rederive", "certified_classifier"):
-        require(hasattr(certifier, needed), f"{name} has no {needed!r}, without which nobody can verify it")
     derived = np.where(certificates.skipped, 0.0, certifier.rederive(certificates))
     require(bool(np.allclose(derived, certificates.radius)), f"{name}: radii do not follow from what is recorded")
     job = Job(oracle.model, oracle.domain, 2, 0, Memory(), progress="off")

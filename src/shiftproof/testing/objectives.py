@@ -38,10 +38,13 @@ def check_objective(objective: Objective) -> None:
     learnt.
     """
     name = type(objective).__name__
+    require(isinstance(objective, Objective), f"{name} should derive from shiftproof.objectives.Objective")
     require(dataclasses.is_dataclass(objective) and _frozen(objective), f"{name} should be a frozen dataclass")
+    for needed in ("recipe", "selection"):
+        require(needed in dir(objective), f"{name} has no {needed}")
     require(isinstance(objective.recipe, Recipe), f"{name}.recipe should be a Recipe")
     check_recipe(objective.recipe)
-    rule = getattr(objective, "selection", None)
+    rule = objective.selection
     require(rule in get_args(Selection), f"{name}.selection is {rule!r}; it should be one of {get_args(Selection)}")
     check_rule(objective.selection, objective)
     model = _toy_model()
@@ -58,7 +61,7 @@ def check_objective(objective: Objective) -> None:
     require(torch.equal(state, torch.get_rng_state()), f"{name}.loss draws from the global random state")
     _check_gradient(name, objective, model, batch)
     _check_passes(name, objective, model, batch)
-    for options in getattr(objective, "neutral", ()):
+    for options in objective.neutral:
         _check_neutral(name, objective, options, model, batch)
     require(_same_mean(objective, model, batch, _reversed(batch)), f"{name}: the loss depends on the order of domains")
     require(_learns(objective), f"{name} learns nothing of a toy problem in {_DESCENT_STEPS} steps")
@@ -102,7 +105,7 @@ def _hooks(model: nn.Module) -> int:
 
 
 def _check_passes(name: str, objective: Objective, model: nn.Module, batch: Batch) -> None:
-    seen, said = 0, getattr(objective, "passes", 1)
+    seen, expected = 0, objective.passes
 
     def count(_module: nn.Module, _inputs: Any, output: Tensor) -> None:
         nonlocal seen
@@ -113,7 +116,10 @@ def _check_passes(name: str, objective: Objective, model: nn.Module, batch: Batc
     hook.remove()
     made = seen / len(batch.inputs)
     # a look at a few samples is no pass
-    require(math.floor(made) == said, f"{name}: a sample goes forward {made:g} times in a step, not {said} times")
+    require(
+        math.floor(made) == expected,
+        f"{name}: a sample goes forward {made:g} times in a step, not {expected} times",
+    )
 
 
 def _check_neutral(name: str, objective: Any, options: dict[str, Any], model: nn.Module, batch: Batch) -> None:

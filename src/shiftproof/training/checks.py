@@ -21,7 +21,7 @@ __all__ = ["check_arguments", "checked_sources", "identity_of"]
 
 def check_arguments(objective: object, seed: object, recipe: object, selection: object) -> None:
     """Whether the arguments of a call are of the kinds that they should be."""
-    if isinstance(objective, type | str) or not hasattr(objective, "loss"):
+    if not isinstance(objective, Objective):
         raise UsageError(f"the objective is {objective!r}; it should be an object such as sp.objectives.ERM()")
     checked_seed(seed)
     if recipe is not None and not isinstance(recipe, Recipe | Mapping):

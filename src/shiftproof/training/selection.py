@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shiftproof.attacks import Base
+from shiftproof.attacks import Smoothed
 from shiftproof.attacks.attack import attack_samples
 from shiftproof.domains import Domain, validation_part
 from shiftproof.errors import UsageError
@@ -32,8 +32,8 @@ ROBUST_SAMPLES = 500
 
 def check_rule(rule: Selection, objective: Objective) -> None:
     """Refuse to select by robust accuracy where the objective knows no attack."""
-    if rule == "robust-source-validation" and getattr(objective, "attack", None) is None:
-        able = ", ".join(entry.name for entry in OBJECTIVES if hasattr(entry.cls, "attack"))
+    if rule == "robust-source-validation" and objective.attack is None:
+        able = ", ".join(entry.name for entry in OBJECTIVES if entry.cls.selection == rule)
         raise UsageError(f"{OBJECTIVES.name_of(objective)} has no attack to select by; these have one: {able}")
 
 
@@ -68,7 +68,7 @@ class Validation:
         validation = cls(whole, rule, objective, seed, layout)
         # one more than there are rows in the history: the clean accuracy of what is kept
         evaluations = -(-recipe.steps // recipe.evaluate_every) + 1
-        trained = 2 * recipe.steps * recipe.batch * getattr(objective, "passes", 1)
+        trained = 2 * recipe.steps * recipe.batch * objective.passes
         affordable = trained // (COST_SHARE * evaluations * validation._passes(model))
         count = max(FEWEST, affordable)
         if validation.selects_by == "robust_validation":
@@ -80,7 +80,7 @@ class Validation:
         """The column of the history that is measured: accuracy under attack, under noise, or as it is."""
         if self.rule == "robust-source-validation":
             return "robust_validation"
-        return "noisy_validation" if getattr(self.objective, "noise", None) is not None else "validation"
+        return "noisy_validation" if self.objective.noise is not None else "validation"
 
     @property
     def samples(self) -> dict[str, int]:
@@ -95,7 +95,8 @@ class Validation:
             return {kind: {domain.name: self._robust(model, domain) for domain in self.domains}}
         if kind == "validation":
             return {kind: self.clean(model)}
-        noise: Noise = self.objective.noise  # type: ignore[attr-defined]
+        noise = self.objective.noise
+        assert noise is not None
         found = {name: self._noisy(noise, name) for name in self.samples}
         return {kind: {domain.name: self._accuracy(model, domain, found[domain.name]) for domain in self.domains}}
 
@@ -116,12 +117,10 @@ class Validation:
         """Forward and backward passes of one sample in an evaluation, at most."""
         if self.selects_by != "robust_validation":
             return 1
-        victim = self._victim(model)
-        attack: Any = self.objective.attack  # type: ignore[attr-defined]
-        return int(2 * attack.passes * victim.passes + 2 * getattr(victim, "votes", 1))
-
-    def _victim(self, model: nn.Module) -> Any:
-        return getattr(self.objective, "victim", Base)(model)
+        victim, attack = self.objective.victim(model), self.objective.attack
+        assert attack is not None
+        votes = victim.votes if isinstance(victim, Smoothed) else 1
+        return int(2 * attack.passes * victim.passes + 2 * votes)
 
     def _accuracy(self, model: nn.Module, domain: Domain, change: Callable[[Tensor], Tensor] | None = None) -> float:
         device, correct = _device(model), 0
@@ -143,12 +142,13 @@ class Validation:
         return apply
 
     def _robust(self, model: nn.Module, domain: Domain) -> float:
-        attack: Any = self.objective.attack  # type: ignore[attr-defined]
+        attack = self.objective.attack
+        assert attack is not None
         inputs, labels = domain.tensors()
         device = _device(model)
         # here, too, the same draws at every evaluation
         (result,) = attack_samples(
-            self._victim(model),
+            self.objective.victim(model),
             attack,
             laid_out(inputs.to(device), self.layout),
             labels.to(device),

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from shiftproof.errors import ModelError
 from shiftproof.models.altered import altered
+from shiftproof.models.layers import Gray, Normalize, Normalized
 from shiftproof.models.lipschitz import GroupSort, MaxMin, ScaledAvgPool2d
-from shiftproof.models.networks.layers import Gray, Normalize, Normalized
 from shiftproof.models.networks.resnet import PreActBlock
 from shiftproof.models.split import SplitModel
 from shiftproof.perturbations.norms import DUALS, Norm

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -11,7 +12,8 @@ import torch
 from scipy.special import ndtri
 from torch import Tensor, nn
 
-from shiftproof.certification.certified_classifier import CertifiedVote, JudgedClassifier, Judgement, behind, lead_of
+from shiftproof.certification.certified_classifier import CertifiedClassifier, CertifiedVote, Judgement, behind, lead_of
+from shiftproof.perturbations.noise import Noise
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.statistics import lower_bound, upper_bound
 from shiftproof.types import FloatArray, IntArray
@@ -20,7 +22,7 @@ __all__ = ["CertifiedAgreement", "CertifiedSelection"]
 
 
 @dataclass(frozen=True, eq=False)
-class CertifiedSelection(JudgedClassifier):
+class CertifiedSelection(CertifiedClassifier):
     """The class with the largest sigma Phi^-1(p) of several smoothed classifiers, one model a sigma."""
 
     model: nn.ModuleList
@@ -30,7 +32,7 @@ class CertifiedSelection(JudgedClassifier):
     votes: int = 2_000
 
     classifier: ClassVar[str] = "adapted"
-    exact: ClassVar[bool] = False
+    counts_votes: ClassVar[bool] = True
 
     @property
     def passes(self) -> int:
@@ -43,6 +45,11 @@ class CertifiedSelection(JudgedClassifier):
         pairs = zip(self.model, self.sigmas, strict=True)
         how = (self.samples, self.votes, self.seed)
         return [CertifiedVote(one, Gaussian(sigma), *how) for one, sigma in pairs]
+
+    @property
+    def voters(self) -> Sequence[tuple[nn.Module, Noise]]:
+        """The model of each sigma."""
+        return [(model, Gaussian(sigma)) for model, sigma in zip(self.model, self.sigmas, strict=True)]
 
     def scores(self, inputs: Tensor) -> Tensor:
         """The largest sigma Phi^-1 of the mean probability."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Interval
@@ -17,14 +17,14 @@ from torch import nn
 from shiftproof.certification.calibration import Calibration, CalibrationOption, calibration_images
 from shiftproof.certification.certificates import ABSTAIN, Certificates
 from shiftproof.certification.certified_classifier import CertifiedClassifier
-from shiftproof.certification.certifier import CERTIFIERS, Job, Memory
+from shiftproof.certification.certifier import CERTIFIERS, Alpha, Certifier, Job, Memory, Sigma
 from shiftproof.certification.certifiers.adapted_classifier import CertifiedAgreement, CertifiedSelection
 from shiftproof.certification.certifiers.adapted_radii import Signed, selection_radius, signed
 from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.certification.rederive import Record, scores_from_votes
 from shiftproof.certification.sampling.engine import sample
 from shiftproof.domains import Domain
-from shiftproof.errors import ModelError, UnknownName, UsageError
+from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.adaptation import adapt_batchnorm, batchnorm_layers, statistics_hash
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.rng import derive
@@ -33,7 +33,6 @@ from shiftproof.types import Cost, FloatArray, IntArray, Positive
 __all__ = ["AdaptedSmoothing", "Rule", "joint_choice"]
 
 Rule = Literal["fixed", "selection", "agreement"]
-AS_PUBLISHED = "as-published"
 
 CHOICE_IMAGES, CHOICE_VOTES = 128, 200
 
@@ -50,7 +49,7 @@ def _as_sigmas(value: Any) -> Any:
     cost="n0 + n forward passes a sample and sigma",
 )
 @dataclass(frozen=True)
-class AdaptedSmoothing:
+class AdaptedSmoothing(Certifier):
     """Randomized smoothing of copies of a model whose BatchNorm statistics are adapted to each sigma.
 
     Adapted once, on `calibration` images that are never certified (a number takes so many of the training images).
@@ -64,31 +63,22 @@ class AdaptedSmoothing:
     it for comparison.
     """
 
-    sigmas: Annotated[tuple[float, ...], BeforeValidator(_as_sigmas)]
+    sigmas: Annotated[tuple[Sigma, ...], BeforeValidator(_as_sigmas)]
     calibration: CalibrationOption = 512
     momentum: Annotated[float, Interval(ge=0, le=1)] = 1.0
     rule: Rule = "fixed"
     n: Positive = 100_000
     n0: Positive = 100
-    alpha: Annotated[float, Interval(gt=0, lt=1)] = 0.001
+    alpha: Alpha = 0.001
     runner_up: bool = True
     unsound: Literal["", "as-published"] = ""
 
     classifier: ClassVar[str] = "adapted"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigmas", tuple(float(sigma) for sigma in _as_sigmas(self.sigmas)))
+        super().__post_init__()
         if not self.sigmas or len(set(self.sigmas)) != len(self.sigmas):
             raise UsageError(f"sigmas are {list(self.sigmas)}; one or several different ones are needed")
-        if self.rule not in get_args(Rule):
-            raise UnknownName("rule", str(self.rule), get_args(Rule))
-        if self.unsound not in ("", AS_PUBLISHED):
-            raise UnknownName("unsound rule", str(self.unsound), [AS_PUBLISHED])
-        if not isinstance(self.calibration, int | Calibration) or isinstance(self.calibration, bool):
-            raise UsageError(
-                f"calibration is {self.calibration!r}; write Calibration.of(images), or a number of images"
-            )
-        self._settings(self.alpha)
 
     @property
     def title(self) -> str:
@@ -101,6 +91,16 @@ class AdaptedSmoothing:
     def scale(self) -> float:
         """A radius of interest, fixed before anything is measured: that of the least noise."""
         return min(self.sigmas)
+
+    @property
+    def votes(self) -> int:
+        """Of each sigma."""
+        return self.n
+
+    @property
+    def passes(self) -> int:
+        """Votes of both kinds, of each sigma."""
+        return self.n0 + self.n
 
     def applies(self, job: Job) -> str:
         """To a model with BatchNorm, if there are images to adapt it to."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shiftproof.certification.certified_classifier import ASKING, JudgedClassifier, Judgement, behind, lead_of
+from shiftproof.certification.certified_classifier import ASKING, CertifiedClassifier, Judgement, behind, lead_of
 from shiftproof.models.split import SplitModel
 from shiftproof.rng import numpy_generator
 from shiftproof.types import IntArray
@@ -20,7 +20,7 @@ _NUMBERS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
-class CertifiedLatentVote(JudgedClassifier):
+class CertifiedLatentVote(CertifiedClassifier):
     """The majority vote of a model's head with noise on what its encoder says, drawn in all dimensions."""
 
     model: SplitModel
@@ -29,7 +29,7 @@ class CertifiedLatentVote(JudgedClassifier):
     seed: int
 
     classifier: ClassVar[str] = "latent"
-    exact: ClassVar[bool] = False
+    counts_votes: ClassVar[bool] = True
     passes: ClassVar[int] = 1
 
     def scores(self, inputs: Tensor) -> Tensor:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from annotated_types import Interval
 
 from shiftproof.certification.bounds.margins import ROUNDING_WORDS, over_constant, safe_margins, useless
 from shiftproof.certification.bounds.representations import (
@@ -21,16 +20,15 @@ from shiftproof.certification.bounds.representations import (
 )
 from shiftproof.certification.certificates import Certificates, Votes, certified_rows
 from shiftproof.certification.certified_classifier import CertifiedClassifier
-from shiftproof.certification.certifier import CERTIFIERS, Job
+from shiftproof.certification.certifier import CERTIFIERS, Alpha, Certifier, Job, Sigma
 from shiftproof.certification.certifiers.latent_classifier import CertifiedLatentVote
 from shiftproof.certification.facts import facts_of
 from shiftproof.certification.sampling.bank import CHOOSING, COUNTING
 from shiftproof.certification.sampling.budget import Levels, budget
-from shiftproof.errors import ModelError, UsageError
+from shiftproof.errors import ModelError
 from shiftproof.execution import progress_bar
 from shiftproof.models.split import SplitModel
 from shiftproof.perturbations.noise.gaussian import Gaussian
-from shiftproof.perturbations.noise.radii import check_scale
 from shiftproof.rng import numpy_generator
 from shiftproof.types import Cost, FloatArray, IntArray, Positive
 
@@ -73,7 +71,7 @@ def latent_votes(logits: FloatArray, noise: FloatArray) -> IntArray:
     cost="1 forward pass a sample, then n votes of K numbers each",
 )
 @dataclass(frozen=True)
-class LatentSmoothing:
+class LatentSmoothing(Certifier):
     """The majority vote of a linear head with noise on the representation, over the constant of the encoder.
 
     For two classes in closed form, which is the margin. For more, by votes: without `runner_up` a radius exceeds the
@@ -81,18 +79,13 @@ class LatentSmoothing:
     speaks of the smoothed head, not of the head.
     """
 
-    sigma: float
+    sigma: Sigma
     n: Positive = 100_000
     n0: Positive = 100
-    alpha: Annotated[float, Interval(gt=0, lt=1)] = 0.001
+    alpha: Alpha = 0.001
     runner_up: bool = False
 
     classifier: ClassVar[str] = "latent"
-
-    def __post_init__(self) -> None:
-        check_scale("sigma", self.sigma)
-        if min(self.n, self.n0) < 1 or not 0 < self.alpha < 1:
-            raise UsageError(f"{self!r}: n and n0 should be at least 1, alpha strictly between 0 and 1")
 
     @property
     def title(self) -> str:
@@ -103,6 +96,16 @@ class LatentSmoothing:
     def scale(self) -> float:
         """A radius of interest, fixed before anything is measured: that of the noise."""
         return self.sigma
+
+    @property
+    def votes(self) -> int:
+        """Of the head, on one representation."""
+        return self.n
+
+    @property
+    def passes(self) -> int:
+        """Votes of both kinds; the encoder is passed once."""
+        return self.n0 + self.n
 
     def levels(self, classes: int) -> Levels:
         """How alpha is shared out for a classifier of so many classes."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from shiftproof.certification.bounds.margins import useless
 from shiftproof.certification.bounds.representations import Parts, check_precision, linear_parts
 from shiftproof.certification.certificates import Certificates
 from shiftproof.certification.certifier import CERTIFIERS, Job
 from shiftproof.certification.certifiers.margin import MarginCertifier, margin_certificates, margin_guarantee
-from shiftproof.errors import UsageError
+from shiftproof.perturbations.threat import Norm
 
 __all__ = ["LipschitzMargin"]
-
-_NORMS = ("l2", "linf", "l1")
 
 
 @CERTIFIERS.register(
@@ -28,11 +25,7 @@ _NORMS = ("l2", "linf", "l1")
 class LipschitzMargin(MarginCertifier):
     """The margin of a network over its Lipschitz constant in a norm; alpha is 0. A linear last layer counts exactly."""
 
-    norm: Literal["l2", "linf", "l1"] = "l2"
-
-    def __post_init__(self) -> None:
-        if self.norm not in _NORMS:
-            raise UsageError(f"norm is {self.norm!r}; it should be l2, linf or l1")
+    norm: Norm = "l2"
 
     @property
     def title(self) -> str:

@@ -46,11 +46,10 @@ def margin_guarantee(norm: Norm, what: str) -> str:
     )
 
 
-class MarginCertifier:
+class MarginCertifier(Certifier):
     """What both margins share: nothing is sampled, and what is certified is the classifier itself."""
 
     classifier: ClassVar[str] = "base"
-    scale: ClassVar[float] = 0.25
 
     def estimate(self, job: Job) -> Cost:
         """One forward pass a sample."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shiftproof.certification.certified_classifier import ASKING, JudgedClassifier, Judgement, lead_of
+from shiftproof.certification.certified_classifier import ASKING, CertifiedClassifier, Judgement, lead_of
 from shiftproof.certification.certifiers.median_head import Head
 from shiftproof.certification.plain_votes import noisy_copies, standard_noise
 from shiftproof.perturbations.noise.gaussian import Gaussian
@@ -25,7 +24,7 @@ _TRIED = 61
 
 
 @dataclass(frozen=True, eq=False)
-class CertifiedMedian(JudgedClassifier):
+class CertifiedMedian(CertifiedClassifier):
     """The head over the median of noisy representations; attacked through the mean of a few."""
 
     body: nn.Module
@@ -34,14 +33,12 @@ class CertifiedMedian(JudgedClassifier):
     seed: int = 0
     samples: int = 16
     votes: int = 2_000
+    model: nn.Module = field(init=False)
 
     classifier: ClassVar[str] = "median"
-    exact: ClassVar[bool] = False
 
-    @cached_property
-    def model(self) -> nn.Module:
-        """All layers together."""
-        return nn.Sequential(self.body, self.head.module)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "model", nn.Sequential(self.body, self.head.module))
 
     @property
     def passes(self) -> int:

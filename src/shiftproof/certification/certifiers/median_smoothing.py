@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
-from annotated_types import Gt, Interval
+from annotated_types import Interval
 from torch import nn
 
 from shiftproof.certification.bounds.ranks import order_radius
 from shiftproof.certification.certificates import Certificates
 from shiftproof.certification.certified_classifier import CertifiedClassifier
-from shiftproof.certification.certifier import CERTIFIERS, Job, Memory
+from shiftproof.certification.certifier import CERTIFIERS, Alpha, Certifier, Job, Memory, Sigma
 from shiftproof.certification.certifiers.median_classifier import CertifiedMedian
 from shiftproof.certification.certifiers.median_head import Head
 from shiftproof.certification.certifiers.median_sampling import Sampled, off_grid_of
@@ -22,7 +23,7 @@ from shiftproof.certification.facts import facts_of
 from shiftproof.certification.guarantees import described_classifier
 from shiftproof.certification.sampling.bank import grid_of
 from shiftproof.certification.sampling.budget import Levels
-from shiftproof.errors import ModelError, UnknownName, UsageError
+from shiftproof.errors import ModelError, UsageError
 from shiftproof.execution import progress_bar, run_shards
 from shiftproof.models.split import SplitModel
 from shiftproof.perturbations.noise.gaussian import Gaussian
@@ -32,7 +33,6 @@ __all__ = ["MedianSmoothing"]
 
 Level = Literal["representation", "logits"]
 Bound = Literal["box", "lipschitz"]
-AS_PUBLISHED = "as-published"
 
 
 @CERTIFIERS.register(
@@ -43,7 +43,7 @@ AS_PUBLISHED = "as-published"
     cost="n0 + samples forward passes a sample",
 )
 @dataclass(frozen=True)
-class MedianSmoothing:
+class MedianSmoothing(Certifier):
     """The head's answer to the median of noisy representations (or the largest median logit).
 
     Order statistics at the shifted percentiles bound the medians of all inputs within a radius, in all D dimensions
@@ -56,10 +56,10 @@ class MedianSmoothing:
     """
 
     level: Level = "representation"
-    sigma: Annotated[float, Gt(0)] = 0.1
-    radius: Annotated[float, Gt(0)] | None = None
+    sigma: Sigma = 0.1
+    radius: Annotated[float, Interval(gt=0, lt=math.inf)] | None = None
     samples: Annotated[int, Interval(ge=1, le=1_000_000)] = 500
-    alpha: Annotated[float, Interval(gt=0, lt=1)] = 1e-4
+    alpha: Alpha = 1e-4
     bound: Bound = "box"
     n0: Positive = 100
     unsound: Literal["", "as-published"] = ""
@@ -67,16 +67,9 @@ class MedianSmoothing:
     classifier: ClassVar[str] = "median"
 
     def __post_init__(self) -> None:
-        for name, value, known in (("level", self.level, get_args(Level)), ("bound", self.bound, get_args(Bound))):
-            if value not in known:
-                raise UnknownName(name, str(value), known)
-        if self.unsound not in ("", AS_PUBLISHED):
-            raise UnknownName("unsound rule", str(self.unsound), [AS_PUBLISHED])
+        super().__post_init__()
         if self.unsound and (self.level != "representation" or self.radius is None):
             raise UsageError("the published rule is about representations at a fixed radius: give radius=0.1, say")
-        if self.radius is not None and not 0 < self.radius < np.inf:
-            raise UsageError(f"radius is {self.radius!r}; it should be a finite number above 0, or nothing")
-        Gaussian(self.sigma)
 
     @property
     def title(self) -> str:
@@ -89,6 +82,16 @@ class MedianSmoothing:
         """A radius of interest, fixed before anything is measured: the one asked for, or that of the noise."""
         return self.sigma if self.radius is None else self.radius
 
+    @property
+    def votes(self) -> int:
+        """Noisy representations between which medians are bounded."""
+        return self.samples
+
+    @property
+    def passes(self) -> int:
+        """Those, and the ones that choose the class."""
+        return self.n0 + self.samples
+
     def share(self, dimensions: int) -> float:
         """Of alpha, for either side of each dimension."""
         return self.alpha / (2 * dimensions)
@@ -100,6 +103,10 @@ class MedianSmoothing:
         0.1849
         """
         return float(order_radius(np.array([1]), self.samples, self.sigma, self.share(dimensions))[0])
+
+    def largest_radius(self, classes: int, levels: Levels | None = None) -> float:
+        """The reach in as many dimensions as alpha was shared between; infinite while that is not known."""
+        return math.inf if levels is None else self.reach(self._dimensions(levels))
 
     def applies(self, job: Job) -> str:
         """To an encoder and a head that boxes pass, or to logits."""
@@ -181,7 +188,7 @@ class MedianSmoothing:
     def rederive(self, certificates: Certificates) -> FloatArray:
         """The radius of the order statistic that held; whether it held only the samples know."""
         assert certificates.levels is not None
-        dimensions = round(self.alpha / (2 * certificates.levels.final))
+        dimensions = self._dimensions(certificates.levels)
         return np.maximum(self._radius(certificates.count, certificates.off_grid, dimensions), 0.0)
 
     def parts(self, job: Job) -> tuple[nn.Module, Head]:
@@ -193,6 +200,10 @@ class MedianSmoothing:
         with torch.no_grad():
             width = job.model.encoder(torch.zeros(1, *job.domain.shape)).flatten(1).shape[1]
         return nn.Sequential(job.model.encoder, nn.Flatten()), Head(job.model.head, (int(width),))
+
+    def _dimensions(self, levels: Levels) -> int:
+        """How many medians share alpha, by what each has of it."""
+        return round(self.alpha / (2 * levels.final))
 
     def _radius(self, k: IntArray, off: FloatArray, dimensions: int) -> FloatArray:
         """Of order statistics that hold; k = 0 is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -54,7 +55,7 @@ class RandomizedSmoothing(Setting):
 
     def certify(self, job: Job) -> Certificates:
         """Certificates for every sample of the job's domain."""
-        return self.together(job, [self])[0]
+        return self.certify_together(job, [self])[0]
 
     def estimate(self, job: Job) -> Cost:
         """Passes and time, expected and at most."""
@@ -84,7 +85,7 @@ class RandomizedSmoothing(Setting):
         """The sentence that certificates of the job should carry."""
         return smoothing_guarantee(self.noise, self.alpha, described_classifier(certificates.guarantee))
 
-    @staticmethod
-    def together(job: Job, settings: Sequence[RandomizedSmoothing]) -> list[Certificates]:
+    @classmethod
+    def certify_together(cls, job: Job, certifiers: Sequence[Self]) -> list[Certificates]:
         """Several settings in one job: they share the noise, not the forward passes."""
-        return sample(job, settings)
+        return sample(job, certifiers)

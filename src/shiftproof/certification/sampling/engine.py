@@ -288,7 +288,7 @@ def _certificates(sampling: Sampling, number: int, tally: Tally, seconds: float)
         noise=noise,
         samples=setting.n,
         **facts_of(
-            job, setting, seconds, n0=setting.n0, stop=str(setting.stop), prepared=prepared, backend=job.backend
+            job, setting, seconds, n0=setting.n0, stop=setting.stop.spec, prepared=prepared, backend=job.backend
         ),
     )
 

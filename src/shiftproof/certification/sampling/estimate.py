@@ -9,6 +9,7 @@ import numpy as np
 from shiftproof.certification.certifier import Job, Memory
 from shiftproof.certification.sampling.engine import Sampling, measure_rate, sample
 from shiftproof.certification.sampling.setting import Setting
+from shiftproof.certification.sampling.stopping import Full
 from shiftproof.certification.sampling.tally import Tally
 from shiftproof.rng import derive, numpy_generator
 from shiftproof.types import Cost, FloatArray, IntArray
@@ -39,7 +40,7 @@ def _mean_passes(job: Job, setting: Setting, tried: int) -> float:
     seed = derive(job.seed, "estimate")
     trial = replace(job, domain=job.domain.subset(few), seed=seed, record=Memory(), workers=1, progress="off")
     n = min(TRIAL_SAMPLES, setting.n)
-    votes = sample(trial, [replace(setting, n=n, stop="full", skip_wrong=False)])[0]
+    votes = sample(trial, [replace(setting, n=n, stop=Full(), skip_wrong=False)])[0]
     frequencies = np.stack([votes.count, votes.runner_up_count, n - votes.count - votes.runner_up_count], 1)
     # what was never seen may still happen: half a vote for each
     probabilities = (frequencies + 0.5) / (frequencies + 0.5).sum(1, keepdims=True)

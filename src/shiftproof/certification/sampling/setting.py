@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from numbers import Integral
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from annotated_types import Interval
 
+from shiftproof.certification.certifier import Alpha, Certifier
 from shiftproof.certification.sampling.budget import Levels, bounds, budget
-from shiftproof.certification.sampling.stopping import Full, Stop, StopOption, as_stop
-from shiftproof.errors import UsageError
-from shiftproof.perturbations.noise import NoiseOption, as_noise, label
-from shiftproof.types import MOST, Positive
+from shiftproof.certification.sampling.stopping import Full, StopOption
+from shiftproof.perturbations.noise import NoiseOption, label
+from shiftproof.types import Positive
 
 __all__ = ["Setting"]
 
 
 @dataclass(frozen=True)
-class Setting:
-    """Options of a majority vote under noise: all that the engine has to know of who asks for the votes.
+class Setting(Certifier):
+    """A certifier by a majority vote under noise: all that the engine has to know of who asks for the votes.
 
     `n0` votes choose the class, up to `n` more bound its probability, with an error of `alpha` in all; `stop` says when
     an image has been sampled enough.
@@ -29,25 +27,12 @@ class Setting:
     noise: NoiseOption
     n: Positive = 100_000
     n0: Positive = 100
-    alpha: Annotated[float, Interval(gt=0, lt=1)] = 0.001
+    alpha: Alpha = 0.001
     stop: StopOption = field(default_factory=Full)
     runner_up: bool = True
     skip_wrong: bool = False
 
     classifier: ClassVar[str] = "smoothed"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "noise", as_noise(self.noise))
-        object.__setattr__(self, "stop", as_stop(self.stop))
-        for name in ("n", "n0"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= MOST:
-                raise UsageError(f"{name} is {value!r}; it should be a whole number from 1 to {MOST:,}")
-            object.__setattr__(self, name, int(value))
-        if not isinstance(self.alpha, int | float) or not 0 < self.alpha < 1:
-            raise UsageError(
-                f"alpha is {self.alpha!r}; it is a probability of error strictly between 0 and 1, such as 0.001"
-            )
 
     @property
     def title(self) -> str:
@@ -55,19 +40,29 @@ class Setting:
         return label(self.noise)
 
     @property
-    def scale(self) -> float:
-        """A radius of interest, fixed before anything is measured: the scale of the noise."""
-        return self.noise.scale
+    def votes(self) -> int:
+        """As many as are drawn if nothing stops early."""
+        return self.n
+
+    @property
+    def passes(self) -> int:
+        """Votes of both kinds."""
+        return self.n0 + self.n
+
+    @property
+    def asked_radii(self) -> tuple[float, ...] | None:
+        """Those of the stopping rule."""
+        return self.stop.asked_radii
 
     def levels(self, classes: int) -> Levels:
         """How alpha is shared out for a classifier of so many classes."""
-        stop: Stop = self.stop
-        return budget(self.alpha, classes, runner_up=self.runner_up, stops_early=stop.early)
+        return budget(self.alpha, classes, runner_up=self.runner_up, stops_early=self.stop.early)
 
-    def largest_radius(self, classes: int) -> float:
+    def largest_radius(self, classes: int, levels: Levels | None = None) -> float:
         """What no radius can exceed: even unanimous votes bound a probability only so well; 0 if nothing is certified.
 
-        >>> round(Setting("gaussian:1", n=100_000).largest_radius(2), 4)
+        >>> from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
+        >>> round(RandomizedSmoothing("gaussian:1", n=100_000).largest_radius(2), 4)
         3.8115
         """
         unanimous = bounds(np.array([self.n]), np.array([0]), np.array([self.n]), self.n, self.levels(classes))

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator
+from pydantic import PlainValidator
 
 from shiftproof.certification.sampling.budget import Levels, bounds
 from shiftproof.errors import UsageError
 from shiftproof.perturbations.noise import Noise
 from shiftproof.statistics import sequence_lower, sequence_upper
-from shiftproof.types import FloatArray, IntArray
+from shiftproof.types import FloatArray, IntArray, TextValue
 
 __all__ = ["Full", "Look", "Radii", "Stop", "StopOption", "Within", "as_stop"]
 
@@ -65,33 +66,43 @@ class Look:
         return self.noise.radius(final.miss, final.rival) - self.off_grid
 
 
-class Stop(Protocol):
-    """A rule: a frozen dataclass that says which images need no more samples."""
+class Stop(TextValue, ABC):
+    """A rule: a frozen value that says which images need no more samples."""
 
-    @property
-    def early(self) -> bool:
-        """Whether the rule ever stops before the end; if it may, a part of alpha pays for it."""
+    early: ClassVar[bool] = True
+    """Whether the rule ever stops before the end; if it may, a part of alpha pays for it."""
 
+    @abstractmethod
     def decided(self, look: Look) -> Mask:
         """For each image, whether its question is decided."""
 
+    @property
+    def asked_radii(self) -> tuple[float, ...] | None:
+        """The radii at which alone certified accuracy counts; None for a rule that asks for none."""
+        return None
+
+    def __str__(self) -> str:
+        return self.spec
+
 
 @dataclass(frozen=True)
-class Full:
+class Full(Stop):
     """Sample every image the full number of times."""
 
-    early = False
+    early: ClassVar[bool] = False
+
+    @property
+    def spec(self) -> str:
+        """full"""
+        return "full"
 
     def decided(self, look: Look) -> Mask:
         """Never."""
         return np.zeros(len(look.drawn), bool)
 
-    def __str__(self) -> str:
-        return "full"
-
 
 @dataclass(frozen=True)
-class Radii:
+class Radii(Stop):
     """Stop an image once every asked radius is decided: certified, or out of reach.
 
     Nested questions need no sharing of alpha. The radius of an image that stopped is a lower bound of what more samples
@@ -99,7 +110,6 @@ class Radii:
     """
 
     radii: tuple[float, ...]
-    early = True
 
     def __init__(self, radii: Iterable[float]) -> None:
         try:
@@ -112,6 +122,16 @@ class Radii:
             raise UsageError(f"radii are {list(values)}; they should be numbers of at least 0, such as 0,0.25,0.5")
         object.__setattr__(self, "radii", values)
 
+    @property
+    def spec(self) -> str:
+        """radii:0,0.25, every digit kept."""
+        return "radii:" + ",".join(map(shortest, self.radii))
+
+    @property
+    def asked_radii(self) -> tuple[float, ...]:
+        """All of them."""
+        return self.radii
+
     def decided(self, look: Look) -> Mask:
         """Certified or given up, for every radius. Radius 0 asks for any certificate at all."""
         asked = np.maximum(self.radii, np.nextafter(0, 1))[:, None]
@@ -120,23 +140,24 @@ class Radii:
             return np.ones(len(look.drawn), bool)
         return np.asarray((certified | (look.reachable < asked)).all(0))
 
-    def __str__(self) -> str:
-        return "radii:" + ",".join(f"{radius:g}" for radius in self.radii)
-
 
 @dataclass(frozen=True)
-class Within:
+class Within(Stop):
     """Stop an image once its radius is at least `fraction` of what the full number of samples would probably give.
 
     The radius that is reported holds as it is; how near it is to the full one is a projection, not a promise.
     """
 
     fraction: float
-    early = True
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction < 1:
             raise UsageError(f"Within({self.fraction}) should be a fraction between 0 and 1, such as 0.95")
+
+    @property
+    def spec(self) -> str:
+        """within:0.95, every digit kept."""
+        return f"within:{shortest(self.fraction)}"
 
     def decided(self, look: Look) -> Mask:
         """Near enough, or hopeless."""
@@ -144,8 +165,14 @@ class Within:
         decided: Mask = near | (look.reachable <= 0)
         return decided
 
-    def __str__(self) -> str:
-        return f"within:{self.fraction:g}"
+
+def shortest(value: float) -> str:
+    """The shortest text that gives a number back exactly: 0 and 0.25, not 0.0 and 0.250.
+
+    >>> shortest(0.0), shortest(0.1 + 0.2)
+    ('0', '0.30000000000000004')
+    """
+    return repr(float(value)).removesuffix(".0")
 
 
 def as_stop(value: Any) -> Stop:
@@ -154,8 +181,8 @@ def as_stop(value: Any) -> Stop:
     >>> as_stop("radii:0,0.5")
     Radii(radii=(0.0, 0.5))
     """
-    if hasattr(value, "decided"):
-        return value  # type: ignore[no-any-return]
+    if isinstance(value, Stop):
+        return value
     if isinstance(value, list | tuple):
         return Radii(value)
     name, _, text = str(value).partition(":")
@@ -171,5 +198,5 @@ def as_stop(value: Any) -> Stop:
     raise UsageError(f"stop is {value!r}; it should be full, radii:0,0.25,0.5 or within:0.95")
 
 
-StopOption = Annotated[Any, BeforeValidator(as_stop)]
+StopOption = Annotated[Stop, PlainValidator(as_stop)]
 """For fields of dataclasses that are filled from YAML or a command line."""

@@ -12,10 +12,10 @@ from torch import nn
 
 from shiftproof.errors import ModelError, UnknownConstant, UnknownName
 from shiftproof.models.altered import altered
+from shiftproof.models.layers import Normalized
 from shiftproof.models.lipschitz.freeze import describes_forward
 from shiftproof.models.lipschitz.known import KNOWN
 from shiftproof.models.lipschitz.norms import Shape
-from shiftproof.models.networks.layers import Normalized
 from shiftproof.models.networks.resnet import PreActBlock
 from shiftproof.models.split import SplitModel
 from shiftproof.perturbations.threat import Norm

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import UnknownConstant
+from shiftproof.models.layers import Gray, Normalize
 from shiftproof.models.lipschitz.norms import Shape, convolution_norm, matrix_norm
-from shiftproof.models.networks.layers import Gray, Normalize
 from shiftproof.perturbations.norms import Norm, norm_of_ones
 
 __all__ = ["KNOWN"]

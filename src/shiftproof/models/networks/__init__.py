@@ -1,1 +1,22 @@
-"""Networks by name, one file an architecture, with the layers in front of them and the heads behind."""
+"""Kinds of networks by name, one file an architecture."""
+
+from shiftproof.models.networks.architecture import MODELS, Architecture
+from shiftproof.models.networks.cnn import CNN
+from shiftproof.models.networks.cnn_cayley import CNNCayley
+from shiftproof.models.networks.efficientnet import EfficientNetLite0
+from shiftproof.models.networks.mlp import MLP
+from shiftproof.models.networks.mlp_cayley import MLPCayley
+from shiftproof.models.networks.resnet import PreActResNet18
+from shiftproof.models.networks.wide_resnet import WideResNet
+
+__all__ = [
+    "CNN",
+    "MLP",
+    "MODELS",
+    "Architecture",
+    "CNNCayley",
+    "EfficientNetLite0",
+    "MLPCayley",
+    "PreActResNet18",
+    "WideResNet",
+]

@@ -1,35 +1,39 @@
-"""Networks by name, and the record that builds one again."""
+"""Architectures by name, and the blueprint that builds a model again."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import torch
 from pydantic import FiniteFloat, PositiveFloat, TypeAdapter, ValidationError
 from torch import nn
 
-from shiftproof.catalogue import Catalogue, checked_options, options_of
+from shiftproof.catalogue import Catalogue, Method, checked_options, options_of
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ModelError, UnknownName
 from shiftproof.execution import machine_memory
-from shiftproof.models.networks.heads import Head
-from shiftproof.models.networks.layers import Gray, Normalize
+from shiftproof.models.heads import Head
+from shiftproof.models.layers import Gray, Normalize
 from shiftproof.models.split import Blueprint, SplitModel
 from shiftproof.rng import seeded_globals
 
-__all__ = ["MODELS", "Architecture", "Front", "Network", "build_model", "split_options"]
+__all__ = ["MODELS", "Architecture", "Front", "NetworkBlueprint", "build_model", "split_options"]
 
 
-class Network(Protocol):
-    """A kind of network: a frozen dataclass of options that builds an encoder for a given input shape."""
+class Architecture(Method, ABC):
+    """A kind of network: a frozen dataclass of options that builds an encoder for inputs of a shape."""
 
+    @abstractmethod
     def encoder(self, shape: tuple[int, ...]) -> tuple[nn.Module, int]:
         """The encoder, and the length of the representation that it gives."""
 
 
-MODELS: Catalogue[Network] = Catalogue("model", "shiftproof.models.networks", group="shiftproof.models")
+MODELS: Catalogue[Architecture] = Catalogue(
+    "model", "shiftproof.models.networks", group="shiftproof.models", base=Architecture
+)
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,8 @@ class Front:
 
 
 @dataclass(frozen=True)
-class Architecture(Blueprint):
-    """All that is needed to build a model again, but for its weights."""
+class NetworkBlueprint(Blueprint):
+    """All that is needed to build a model of the catalogue again, but for its weights."""
 
     name: str
     shape: tuple[int, ...]
@@ -101,7 +105,7 @@ class Architecture(Blueprint):
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> Architecture:
+    def from_dict(cls, record: dict[str, Any]) -> Self:
         """Back from a JSON file."""
         try:
             return TypeAdapter(cls).validate_python(record)
@@ -111,9 +115,9 @@ class Architecture(Blueprint):
             raise ModelError(f"the model's JSON is damaged at architecture.{where}: {problem['msg']}") from error
 
 
-def _too_large(architecture: Architecture, seen: str) -> str:
-    options = ", ".join(f"{name}={value}" for name, value in architecture.options.items()) or "its usual options"
-    return f"the weights of model {architecture.name!r} with {options} do not fit into memory ({seen}): make it smaller"
+def _too_large(blueprint: NetworkBlueprint, seen: str) -> str:
+    options = ", ".join(f"{name}={value}" for name, value in blueprint.options.items()) or "its usual options"
+    return f"the weights of model {blueprint.name!r} with {options} do not fit into memory ({seen}): make it smaller"
 
 
 def build_model(
@@ -134,7 +138,7 @@ def build_model(
     Linear(in_features=64, out_features=10, bias=True)
     """
     front, head, own = split_options(name, options)
-    return Architecture(name, domains.shape, len(domains.classes), own, front, head).build(seed)
+    return NetworkBlueprint(name, domains.shape, len(domains.classes), own, front, head).build(seed)
 
 
 def split_options(name: str, options: Mapping[str, Any]) -> tuple[Front, Head, dict[str, Any]]:

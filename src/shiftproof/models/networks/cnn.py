@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from shiftproof.models.networks.architecture import MODELS
+from shiftproof.models.networks.architecture import MODELS, Architecture
 from shiftproof.types import Positive
 
 __all__ = ["CNN"]
@@ -12,7 +12,7 @@ __all__ = ["CNN"]
 
 @MODELS.register("cnn", cost="thousands of 32x32 images a second and core")
 @dataclass(frozen=True)
-class CNN:
+class CNN(Architecture):
     """Four 3x3 convolutions with BatchNorm, stride 2 at the second and fourth, then the mean over pixels.
 
     Channels are width, width, 2 width, 2 width: 32-32-64-64 unless told.

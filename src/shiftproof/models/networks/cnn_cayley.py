@@ -7,7 +7,7 @@ from torch import nn
 
 from shiftproof.models.lipschitz import CayleyConv2d, CayleyLinear, MaxMin
 from shiftproof.models.lipschitz.activations import Even
-from shiftproof.models.networks.architecture import MODELS
+from shiftproof.models.networks.architecture import MODELS, Architecture
 
 __all__ = ["CNNCayley"]
 
@@ -18,7 +18,7 @@ _FEATURES = 256
     "cnn-cayley", paper="Trockman & Kolter, ICLR 2021; GLEAN", cost="a linear system a frequency, layer and step"
 )
 @dataclass(frozen=True)
-class CNNCayley:
+class CNNCayley(Architecture):
     """Three orthogonal 3x3 convolutions of stride 2 and a dense layer, with MaxMin: 1-Lipschitz in l2.
 
     Channels are width, 2 width, 2 width: 32-64-64 unless told.

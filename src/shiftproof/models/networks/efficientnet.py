@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.files import load_weights, read_weights
-from shiftproof.models.networks.architecture import MODELS
-from shiftproof.models.networks.layers import Normalize
+from shiftproof.models.layers import Normalize
+from shiftproof.models.networks.architecture import MODELS, Architecture
 from shiftproof.types import Positive
 
 __all__ = ["EfficientNetLite0"]
@@ -37,7 +37,7 @@ _STEM, _FEATURES = 32, 1280
     cost="about 1,300 images 28x28 a second and core, 370 of 64x64, 25 of 224x224",
 )
 @dataclass(frozen=True)
-class EfficientNetLite0:
+class EfficientNetLite0(Architecture):
     """The 1,280 features of EfficientNet-Lite0, trained on ImageNet unless weights="none".
 
     Takes images in [0, 1] of any size, with one channel (repeated) or three; the scaling that the weights expect is

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from shiftproof.models.networks.architecture import MODELS
+from shiftproof.models.networks.architecture import MODELS, Architecture
 from shiftproof.types import LayerCount, Positive
 
 __all__ = ["MLP"]
@@ -13,7 +13,7 @@ __all__ = ["MLP"]
 
 @MODELS.register("mlp", cost="one product of matrices a layer")
 @dataclass(frozen=True)
-class MLP:
+class MLP(Architecture):
     """Fully connected layers with ReLU; two hidden ones of 256 unless told."""
 
     width: Positive = 256

@@ -7,7 +7,7 @@ from torch import nn
 
 from shiftproof.models.lipschitz import CayleyLinear, MaxMin
 from shiftproof.models.lipschitz.activations import Even
-from shiftproof.models.networks.architecture import MODELS
+from shiftproof.models.networks.architecture import MODELS, Architecture
 from shiftproof.types import LayerCount
 
 __all__ = ["MLPCayley"]
@@ -17,7 +17,7 @@ __all__ = ["MLPCayley"]
     "mlp-cayley", paper="Trockman & Kolter, ICLR 2021; GLEAN", cost="that of mlp, and a linear system a layer and step"
 )
 @dataclass(frozen=True)
-class MLPCayley:
+class MLPCayley(Architecture):
     """Orthogonal layers with MaxMin, an encoder that is 1-Lipschitz in l2; two hidden ones of 256 unless told."""
 
     width: Even = 256

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftproof.models.networks.architecture import MODELS
+from shiftproof.models.networks.architecture import MODELS, Architecture
 from shiftproof.types import Positive
 
 __all__ = ["PreActBlock", "PreActResNet18"]
@@ -36,7 +36,7 @@ class PreActBlock(nn.Module):
     "preact-resnet18", paper="He et al., Identity Mappings, 2016", cost="about 100 images 32x32 a second and core"
 )
 @dataclass(frozen=True)
-class PreActResNet18:
+class PreActResNet18(Architecture):
     """Pre-activation ResNet18 for small images; `width` 64 is the published one, 16 a narrow one for a laptop."""
 
     width: Positive = 64

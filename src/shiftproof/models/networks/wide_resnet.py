@@ -7,7 +7,7 @@ from pydantic import AfterValidator
 from torch import nn
 
 from shiftproof.errors import UsageError
-from shiftproof.models.networks.architecture import MODELS
+from shiftproof.models.networks.architecture import MODELS, Architecture
 from shiftproof.models.networks.resnet import PreActBlock
 from shiftproof.types import Positive
 
@@ -28,7 +28,7 @@ def _checked_depth(depth: int) -> int:
     cost="about 9 images 28x28 a second and core at width 10, 450 at width 1",
 )
 @dataclass(frozen=True)
-class WideResNet:
+class WideResNet(Architecture):
     """Three stages of (depth - 4) / 6 pre-activation blocks with 16, 32 and 64 times `width` channels.
 
     28-10 is the published one, with 640 features. The "WideResNet-32-10" of Provably Robust Transfer can't be built:
@@ -37,9 +37,6 @@ class WideResNet:
 
     depth: Annotated[int, AfterValidator(_checked_depth)] = 28
     width: Positive = 10
-
-    def __post_init__(self) -> None:
-        _checked_depth(self.depth)
 
     def encoder(self, shape: tuple[int, ...]) -> tuple[nn.Module, int]:
         """All layers but the last."""

@@ -12,7 +12,7 @@ from torch.nn.modules import module as _module
 from torch.nn.utils import fuse_conv_bn_eval
 
 from shiftproof.models.altered import altered
-from shiftproof.models.networks.layers import Gray, Normalize
+from shiftproof.models.layers import Gray, Normalize
 
 __all__ = ["Affine", "Parts", "fold", "head_in_f32", "rewrite"]
 

@@ -28,8 +28,7 @@ def verify(case: Case) -> list[Finding]:
     held = np.flatnonzero((rows.radius > 0) & (rows.prediction >= 0) & ~rows.skipped)
     if not len(held):
         return [*found, finding("warn", "nothing-certified", case, "no certificate to ask again or attack")]
-    as_recorded = getattr(case.certifier, "as_recorded", None)
-    certifier = case.certifier if as_recorded is None else as_recorded(rows)
+    certifier = case.certifier.as_recorded(rows)
     classifier = certifier.certified_classifier(replace(case.job, seed=derive(case.seed, "verify", case.name)))
     chosen = choose(case, classifier, held)
     return [*found, *ask_again(case, classifier, chosen, held), *attack_balls(case, classifier, chosen, len(held))]

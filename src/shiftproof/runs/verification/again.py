@@ -14,7 +14,7 @@ from shiftproof.certification.certifier import Memory
 from shiftproof.certification.certifiers.median_classifier import CertifiedMedian
 from shiftproof.rng import numpy_generator
 from shiftproof.runs.verification.case import SAME, WRONGLY_BROKEN, Case, finding
-from shiftproof.runs.verification.replay import replayed_medians, replayed_votes, voters_of
+from shiftproof.runs.verification.replay import replayed_medians, replayed_votes
 from shiftproof.types import Finding, FloatArray, IntArray
 
 __all__ = ["ask_again", "choose"]
@@ -37,12 +37,13 @@ def choose(case: Case, classifier: CertifiedClassifier, held: IntArray) -> IntAr
     return np.sort(np.concatenate([worst, others]))
 
 
-def _doubt(case: Case, classifier: Any, rows: IntArray) -> FloatArray:
+def _doubt(case: Case, classifier: CertifiedClassifier, rows: IntArray) -> FloatArray:
     """How much better the record of each row is than a few fresh votes; without votes, its radius."""
     votes = case.certificates.ballots[:, rows]
-    if not votes.size or not hasattr(classifier, "ballots"):
+    if not votes.size or not classifier.counts_votes:
         return case.certificates.radius[rows]
-    fresh = replace(classifier, votes=GLANCE_VOTES).ballots(case.job.domain.take(rows)[0])
+    quick: Any = classifier
+    fresh = replace(quick, votes=GLANCE_VOTES).ballots(case.job.domain.take(rows)[0])
     chosen, count, _, n = (votes[..., k] for k in range(4))
     share = np.take_along_axis(fresh, chosen[..., None], 2)[..., 0] / GLANCE_VOTES
     return np.asarray((count / np.maximum(n, 1) - share).max(0))
@@ -51,8 +52,7 @@ def _doubt(case: Case, classifier: Any, rows: IntArray) -> FloatArray:
 def ask_again(case: Case, classifier: CertifiedClassifier, chosen: IntArray, held: IntArray) -> Iterator[Finding]:
     """Fresh votes on the chosen rows, and a replay of a few; without votes, the same computation once more."""
     votes = case.certificates.ballots[:, chosen]
-    recount = getattr(classifier, "ballots", None)
-    if not votes.size or recount is None:
+    if not votes.size or not classifier.counts_votes:
         # without votes to draw, all rows are soon computed again; medians take longer
         if isinstance(classifier, CertifiedMedian):
             yield _medians_again(case, classifier, chosen)
@@ -60,7 +60,7 @@ def ask_again(case: Case, classifier: CertifiedClassifier, chosen: IntArray, hel
             yield from _classes_again(case, classifier, held[:RECOMPUTED_ROWS])
             yield _recomputed(case, held[:RECOMPUTED_ROWS])
         return
-    fresh = recount(case.job.domain.take(chosen)[0])
+    fresh = classifier.ballots(case.job.domain.take(chosen)[0])
     chance = _chance(votes, fresh, case.slack)
     # an image that stopped early stopped at a good moment: its votes are allowed more luck
     luck = np.where(case.certificates.bound[chosen] == "sequence", 1e-3, 1.0)
@@ -84,8 +84,8 @@ def _replayed(case: Case, classifier: CertifiedClassifier, chosen: IntArray) -> 
     most = max(1, int(case.certificates.n.max()))
     few = chosen[: max(1, REPLAYED_VOTES // most)]
     stored = case.certificates.subset(few)
-    before, voters = stored.ballots, voters_of(classifier)
-    if voters is None:
+    before, voters = stored.ballots, classifier.voters
+    if not voters:
         # noise on a representation: there the certifier itself is asked, which evaluates the model as it is
         domain = case.job.domain.subset(few)
         again = case.certifier.certify(replace(case.job, domain=domain, record=Memory(), workers=1, progress="off"))
@@ -148,7 +148,7 @@ def _chance(votes: IntArray, fresh: IntArray, slack: float) -> FloatArray:
 def _medians_again(case: Case, classifier: CertifiedMedian, chosen: IntArray) -> Finding:
     """Medians of the samples that certified, by the model itself: does the class win between their ranks?"""
     rows = case.certificates.subset(chosen)
-    samples = int(getattr(case.certifier, "samples", rows.samples))
+    samples = case.certifier.votes
     # what is rounded otherwise may fall on the next rank
     ranks = np.minimum(rows.count + max(1, round(case.slack * samples)), samples // 2)
     inputs = case.job.domain.take(chosen)[0]

@@ -31,8 +31,7 @@ def attack_balls(case: Case, classifier: CertifiedClassifier, chosen: IntArray, 
     """The strongest attempt to change a chosen row's class inside its radius; `held` certificates there are in all."""
     rows = case.certificates.subset(chosen)
     inputs = case.job.domain.take(chosen)[0]
-    noise = getattr(classifier, "noise", None)
-    if isinstance(classifier, CertifiedVote) and noise is not None and not noise.additive:
+    if isinstance(classifier, CertifiedVote) and not classifier.noise.additive:
         lead, broken = _shifted(case, classifier, rows, inputs)
         where = "inside their radii, by a search over parameters and at random ones"
     elif rows.norm in ("l2", "linf", "l1"):

@@ -10,12 +10,13 @@ from torch import nn
 
 from shiftproof.attacks.victim import frozen
 from shiftproof.models.outputs import logits_of
-from shiftproof.probes import PROBES
 from shiftproof.probes.attack import Attack
+from shiftproof.probes.clean import Clean
 from shiftproof.rng import numpy_generator
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.engine import probe_seed
 from shiftproof.runs.run import Run
+from shiftproof.runs.spec import Member
 from shiftproof.types import Finding
 
 __all__ = ["attacked_again", "clean_again"]
@@ -26,11 +27,13 @@ _MOST, _ALLOWED = 8, 0.25
 """Samples of each attack and domain that are attacked again, and the part of them that rounding may make differ."""
 
 
-def clean_again(run: Run, data: StudyData, models: Mapping[str, nn.Module]) -> Iterator[Finding]:
+def clean_again(run: Run, data: StudyData, models: Mapping[Member, nn.Module]) -> Iterator[Finding]:
     """Whether the models themselves give the clean answers that are recorded; where two logits tie, either."""
-    for name, model in models.items():
-        for domain in data.measured_by("clean"):
-            for rows in run.evidence.where(probe="clean", model=name, domain=domain.name):
+    for member, model in models.items():
+        name = member.title
+        for domain in data.measured_by(Clean()):
+            same = {"model": member.name, "train_seed": member.seed, "domain": domain.name}
+            for rows in run.evidence.where(probe="clean", **same):
                 if rows["id"].tolist() != domain.ids.tolist():
                     continue
                 logits = torch.cat([logits_of(model, domain.take(block)[0]).double().cpu() for block in domain.blocks])
@@ -44,25 +47,27 @@ def clean_again(run: Run, data: StudyData, models: Mapping[str, nn.Module]) -> I
 
 
 def attacked_again(
-    run: Run, data: StudyData, models: Mapping[str, nn.Module], seed: int, part: int
+    run: Run, data: StudyData, models: Mapping[Member, nn.Module], seed: int, part: int
 ) -> Iterator[Finding]:
     """Whether the attacks of a study, on a few samples with the same draws, overturn no more than is recorded.
 
     An attack on a sample depends on the seed and its id alone, so that it ends the same but for rounding.
     """
-    probes = [probe for c in run.study.probes if isinstance(probe := PROBES.create(c.name, c.options), Attack)]
+    probes = [probe for probe in run.study.probes if isinstance(probe, Attack)]
     tried = broken = 0
-    for name, model in models.items():
+    for member, model in models.items():
+        name = member.title
         for probe in probes:
-            for domain in data.measured_by("attack"):
-                rows = run.evidence.where(model=name, domain=domain.name, probe="attack", attack=repr(probe))
+            for domain in data.measured_by(probe):
+                same = {"model": member.name, "train_seed": member.seed, "domain": domain.name}
+                rows = run.evidence.where(probe="attack", attack=repr(probe), **same)
                 if len(rows) != len(probe.budgets) or rows[0]["id"].tolist() != domain.ids.tolist():
                     continue
                 order = numpy_generator(seed, "verify", "attack", name, domain.name).permutation(len(domain))
                 few = np.sort(order[: min(part, _MOST)])
                 with frozen(model):
                     again = probe.measure(
-                        model, *domain.take(few), domain.ids[few], seed=probe_seed(run.study, run.record, name, probe)
+                        model, *domain.take(few), domain.ids[few], seed=probe_seed(run.study, run.record, member, probe)
                     )["prediction"]
                 labels = domain.labels[few]
                 stored = np.stack([one["prediction"][few] for one in rows], 1)

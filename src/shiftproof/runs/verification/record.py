@@ -12,8 +12,6 @@ import numpy as np
 from shiftproof.certification.certified_classifier import Mask
 from shiftproof.certification.plain_votes import PIXEL_STEPS
 from shiftproof.errors import ShiftproofError
-from shiftproof.perturbations.noise import Noise
-from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.runs.verification.case import SAME, Case, finding
 from shiftproof.types import Finding, FloatArray
 
@@ -26,7 +24,7 @@ _NUMBER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?(?:e[+-]?\d+)?)(?![\w.]*\w)")
 def check_record(case: Case) -> Iterator[Finding]:
     """What follows from the columns, the certifier and the samples; no classifier is asked."""
     rows, certifier = case.certificates, case.certifier
-    rule = rows.unsound or getattr(certifier, "unsound", "")
+    rule = rows.unsound or certifier.unsound
     if rule:
         claimed = int((rows.radius > 0).sum())
         message = f"{claimed} radii are claimed by the rule {rule!r}, which proves nothing"
@@ -61,7 +59,7 @@ def _impossible(case: Case) -> Iterator[tuple[str, Mask, str]]:
     """What no certifier can have written: code, rows, and what is wrong with them."""
     rows = case.certificates
     n, count, rival = rows.n, rows.count, rows.runner_up_count
-    most = max(1, len(rows.ballots)) * int(getattr(case.certifier, "n", rows.samples))
+    most = max(1, len(rows.ballots)) * case.certifier.votes
     yield "impossible-radius", ~np.isfinite(rows.radius) | (rows.radius < 0), "have a radius that is no distance"
     yield (
         "impossible-counts",
@@ -77,7 +75,7 @@ def _impossible(case: Case) -> Iterator[tuple[str, Mask, str]]:
     if ballots.size and rows.parts[0]:
         yield "other-class", held & (ballots[0, :, 0] != rows.prediction), "certify another class than was voted on"
         drawn, given = ballots[..., 3], ballots[..., 1] + ballots[..., 2]
-        odd = ((given > drawn) | (drawn > getattr(case.certifier, "n", 0)) | (ballots[..., 1:] < 0).any(2)).any(0)
+        odd = ((given > drawn) | (drawn > case.certifier.votes) | (ballots[..., 1:] < 0).any(2)).any(0)
         yield "impossible-counts", np.asarray(odd), "have impossible votes"
     if rows.classifier in ("smoothed", "adapted", "median"):
         # what is off the grid is paid with the radius, and follows from the samples
@@ -101,11 +99,10 @@ def _facts(case: Case) -> Iterator[Finding]:
     rows, certifier = case.certificates, case.certifier
     exact = bool((rows.bound == "exact").all())
     due: dict[str, Any] = {"title": certifier.title, "classifier": certifier.classifier, "scale": certifier.scale}
-    due["alpha"] = 0.0 if exact else getattr(certifier, "alpha", 0.0)
-    due["norm"] = getattr(getattr(certifier, "noise", None), "norm", getattr(certifier, "norm", "l2"))
-    due["units"] = getattr(getattr(certifier, "noise", None), "units", Gaussian.units)
-    if isinstance(getattr(certifier, "noise", None), Noise) and rows.noise is not None:
-        due["noise"] = certifier.noise  # type: ignore[attr-defined]
+    due["alpha"] = 0.0 if exact else certifier.alpha
+    due["norm"], due["units"] = certifier.norm, certifier.units
+    if certifier.noise is not None and rows.noise is not None:
+        due["noise"] = certifier.noise
     if rows.seed is not None and not exact:
         due["seed"] = case.job.seed
     for name, value in due.items():
@@ -114,9 +111,8 @@ def _facts(case: Case) -> Iterator[Finding]:
             message = f"rows say {name} {getattr(rows, name)!r}, the certifier {value!r}"
             yield finding("fail", f"{name}-differs", case, message)
     yield from _sentence(case)
-    levels = getattr(certifier, "levels", None)
-    if levels is not None and rows.levels is not None:
-        expected, recorded = levels(rows.classes), rows.levels
+    expected, recorded = certifier.levels(rows.classes), rows.levels
+    if expected is not None and recorded is not None:
         pairs = [(getattr(recorded, name), getattr(expected, name)) for name in vars(expected)]
         # rows of one kind only know the levels of their own bound
         if any(seen > 0 and abs(seen - share) > SAME * share for seen, share in pairs):
@@ -125,11 +121,8 @@ def _facts(case: Case) -> Iterator[Finding]:
 
 def _sentence(case: Case) -> Iterator[Finding]:
     """Whether the guarantee that people read is the one that the certifier gives for this model."""
-    guarantee_of = getattr(case.certifier, "guarantee_of", None)
-    if guarantee_of is None:
-        return
-    due, recorded = guarantee_of(case.job, case.certificates), case.certificates.guarantee
-    if not _same_words(recorded, due):
+    due, recorded = case.certifier.guarantee_of(case.job, case.certificates), case.certificates.guarantee
+    if due is not None and not _same_words(recorded, due):
         message = f"the recorded guarantee reads {shorten(recorded, 200)!r}, but the certifier's {shorten(due, 200)!r}"
         yield finding("fail", "guarantee-differs", case, message)
 
@@ -145,7 +138,7 @@ def _same_words(one: str, other: str) -> bool:
 
 
 def _off_grid(case: Case) -> FloatArray:
-    noise = getattr(case.certifier, "noise", None)
+    noise = case.certifier.noise
     domain = case.job.domain
     if noise is not None and not noise.additive:
         return np.zeros(len(domain))

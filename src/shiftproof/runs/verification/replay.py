@@ -6,7 +6,7 @@ the models that it prepares, would repeat itself in a replay that used them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.attacks.victim import frozen
-from shiftproof.certification.certified_classifier import CertifiedClassifier
 from shiftproof.certification.certifiers.median_classifier import CertifiedMedian
 from shiftproof.certification.plain_votes import count_votes, standard_noise
 from shiftproof.perturbations.noise import Noise
@@ -22,7 +21,7 @@ from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.rng import numpy_generator
 from shiftproof.types import FloatArray, IntArray
 
-__all__ = ["certifying_noise", "replayed_medians", "replayed_votes", "voters_of"]
+__all__ = ["certifying_noise", "replayed_medians", "replayed_votes"]
 
 
 def certifying_noise(noise: Noise, size: int, seed: int, count: int) -> Iterator[FloatArray]:
@@ -41,17 +40,7 @@ def certifying_noise(noise: Noise, size: int, seed: int, count: int) -> Iterator
         start, number = start + length, number + 1
 
 
-def voters_of(classifier: CertifiedClassifier) -> list[tuple[nn.Module, Noise]] | None:
-    """The models of a classifier with the noise under which each votes on inputs; None if it does not vote on them."""
-    noise, sigmas = getattr(classifier, "noise", None), getattr(classifier, "sigmas", None)
-    if isinstance(noise, Noise):
-        return [(classifier.model, noise)]
-    if sigmas is not None and isinstance(classifier.model, nn.ModuleList):
-        return [(model, Gaussian(sigma)) for model, sigma in zip(classifier.model, sigmas, strict=True)]
-    return None
-
-
-def replayed_votes(voters: list[tuple[nn.Module, Noise]], inputs: Tensor, seed: int, drawn: IntArray) -> IntArray:
+def replayed_votes(voters: Sequence[tuple[nn.Module, Noise]], inputs: Tensor, seed: int, drawn: IntArray) -> IntArray:
     """Votes for every class (voters x N x K) of inputs (N x shape) with their own noise, `drawn` (voters x N) each."""
     counts = []
     for (model, noise), numbers in zip(voters, drawn, strict=True):

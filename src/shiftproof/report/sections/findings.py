@@ -1,22 +1,45 @@
-"""What a reader should take away, as findings."""
+"""What a reader should take away, as findings: pass, warn or fail."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
 
-from shiftproof.evidence import metrics, seen_note, worst_seen
+from shiftproof.evidence import seen_note, worst_seen
+from shiftproof.report.accuracy import AccuracyRow, AccuracyTable
 from shiftproof.report.certified import Series
-from shiftproof.report.tables import Row, Table, points
-from shiftproof.types import Finding
+from shiftproof.report.estimates import gap
+from shiftproof.report.section import SECTIONS, Badge, Badges, Card, Section
+from shiftproof.report.tables import points
+from shiftproof.types import Estimate, Finding
 
-__all__ = ["certificate_findings", "shift_findings"]
+__all__ = ["Findings", "certificate_findings", "shift_findings"]
 
 TELLING = 0.10
 """A gap of this size should not stay hidden in an interval: a wider one decides nothing."""
 
 
-def shift_findings(table: Table, labels: Mapping[str, Mapping[str, int]]) -> Iterator[Finding]:
+@SECTIONS.register("findings")
+class Findings(Section):
+    """What a reader should take away: pass, warn or fail."""
+
+    title = "What we found"
+    order = 300
+
+    def applies(self) -> bool:
+        """Whether there are findings."""
+        return bool(self.report.findings)
+
+    def cards(self) -> list[Card]:
+        """One line a finding, failures first."""
+        return [Card([Badges([Badge(one.level, one.level, f"{one.message}.") for one in self.report.findings])])]
+
+    def to_json(self) -> list[dict[str, str]]:
+        """Level, code and message of each."""
+        return [{"level": one.level, "code": one.code, "message": one.message} for one in self.report.findings]
+
+
+def shift_findings(table: AccuracyTable, labels: Mapping[str, Mapping[str, int]]) -> Iterator[Finding]:
     """One finding a model: does its accuracy survive the shift? `labels` counts the classes of every domain."""
     if table.target is None and table.rows:
         yield Finding(
@@ -26,7 +49,7 @@ def shift_findings(table: Table, labels: Mapping[str, Mapping[str, int]]) -> Ite
         yield _finding(row, table, labels)
 
 
-def _finding(row: Row, table: Table, labels: Mapping[str, Mapping[str, int]]) -> Finding:
+def _finding(row: AccuracyRow, table: AccuracyTable, labels: Mapping[str, Mapping[str, int]]) -> Finding:
     here = mean(row.accuracy[source].value for source in table.sources)
     note = f" ({row.note()})" if row.note() else ""
     if all(row.accuracy[source].low <= _constant(source, table.sources, labels) for source in table.sources):
@@ -36,14 +59,14 @@ def _finding(row: Row, table: Table, labels: Mapping[str, Mapping[str, int]]) ->
         return Finding("warn", "not-learned", message)
     if table.target is None or row.gap is None:
         return Finding("pass", "learned", f"{row.model}: {here:.0%} on the domains it was trained on{note}")
-    gap, there, guessing = row.gap, row.accuracy[table.target], 1 / len(labels[table.target])
+    there, guessing = row.accuracy[table.target], 1 / len(labels[table.target])
     measured = f"{row.model}: {here:.0%} on the domains it was trained on{note}, {there.value:.0%} on {table.target}"
-    size = f"{points(gap.value).lstrip('+')} points ({points(gap.low)} to {points(gap.high)})"
-    if gap.low > 0 and there.high < guessing:
+    size = _size(row.gap)
+    if row.gap.low > 0 and there.high < guessing:
         return Finding("fail", "collapse", f"{measured}: it loses {size} and is worse than guessing ({guessing:.0%})")
-    if gap.low > 0:
+    if row.gap.low > 0:
         return Finding("warn", "gap", f"{measured}: it loses {size}")
-    if gap.high > TELLING:
+    if row.gap.high > TELLING:
         unit = "groups" if "bootstrap" in there.method else "samples"
         return Finding("warn", "undecided", f"{measured}: too few {unit} to tell, the gap is {size}")
     return Finding("pass", "holds", f"{measured}: no loss is measurable, the gap is {size}")
@@ -55,17 +78,22 @@ def _constant(domain: str, sources: Sequence[str], labels: Mapping[str, Mapping[
     return labels[domain][commonest] / sum(labels[domain].values())
 
 
+def _size(lost: Estimate) -> str:
+    """A gap in points, with its interval."""
+    return f"{points(lost.value).lstrip('+')} points ({points(lost.low)} to {points(lost.high)})"
+
+
 def certificate_findings(
     series: Sequence[Series], sources: Sequence[str], target: str | None, seed: int = 0
 ) -> Iterator[Finding]:
     """One finding a model and setting: does the guarantee survive the shift?"""
     for model, setting in dict.fromkeys((one.model, one.setting) for one in series):
-        mine = {one.domain: one for one in series if (one.model, one.setting) == (model, setting)}
-        radius = next(iter(mine.values())).scale
-        here = [mine[source] for source in sources if source in mine]
-        if target not in mine or not here:
+        by_domain = {one.domain: one for one in series if (one.model, one.setting) == (model, setting)}
+        radius = next(iter(by_domain.values())).scale
+        here = [by_domain[source] for source in sources if source in by_domain]
+        if target not in by_domain or not here:
             continue
-        there = mine[target]
+        there = by_domain[target]
         what = f"right and certified within a radius of {radius:g} ({there.norm}, {there.units})"
         note = seen_note(worst_seen(one.seen for one in [*here, there]))
         trained = f"the domains it was trained on{f' ({note})' if note else ''}"
@@ -80,11 +108,11 @@ def certificate_findings(
                 f"{model}, {there.title}: not one image is right and certified within {radius:g}",
             )
             continue
-        gap = metrics.gap([one.sample(radius) for one in here], there.sample(radius), seed)
-        size = f"{points(gap.value).lstrip('+')} points ({points(gap.low)} to {points(gap.high)})"
-        if gap.low > 0:
+        lost = gap([one.values(radius) for one in here], there.values(radius), seed)
+        size = _size(lost)
+        if lost.low > 0:
             yield Finding("warn", "guarantee-shrinks", f"{measured}: the guarantee loses {size}")
-        elif gap.high > TELLING:
+        elif lost.high > TELLING:
             yield Finding("warn", "guarantee-undecided", f"{measured}: too few samples to tell, the gap is {size}")
         else:
             yield Finding("pass", "guarantee-holds", f"{measured}: no loss is measurable, the gap is {size}")

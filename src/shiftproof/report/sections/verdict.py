@@ -10,16 +10,37 @@ import numpy as np
 
 from shiftproof.evidence import Evidence, seen_note
 from shiftproof.perturbations.threat import eps_text
-from shiftproof.report.corrupted import corrupted_of
+from shiftproof.report.estimates import ratio_difference, repeats_in
 from shiftproof.report.measures import Measure, measures_of
-from shiftproof.statistics import bootstrap_ratios
+from shiftproof.report.section import SECTIONS, Card, Section
+from shiftproof.report.sections.corrupted import corrupted_of
 
-__all__ = ["verdict_of"]
+__all__ = ["Verdict", "verdict_of"]
 
 SURE = 0.99
 """The level of a comparison that a sentence states without its interval."""
 FEW = 10
 """With fewer successes than this on either side, nothing is said of their ratio."""
+
+
+@SECTIONS.register("verdict")
+class Verdict(Section):
+    """What is right, what survives and what is guaranteed, here and where you ship to, in plain words."""
+
+    title = "In plain words"
+    order = 200
+
+    def applies(self) -> bool:
+        """Whether more than accuracy was measured, of one or two models: of many, tables say it better."""
+        return len(self.report.models) <= 2 and bool(self.report.verdict)
+
+    def cards(self) -> list[Card]:
+        """A paragraph for each model."""
+        return [Card(lead=self.report.verdict)]
+
+    def to_json(self) -> list[str]:
+        """The sentences."""
+        return list(self.report.verdict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,14 +54,16 @@ class _Shown:
 
 def verdict_of(evidence: Evidence, sources: Sequence[str], target: str | None, seed: int = 0) -> list[str]:
     """A few sentences for each model; nothing where only accuracy was measured."""
-    found = []
+    paragraphs = []
     for model in evidence.distinct("model"):
         places = {*sources, *([target] if target else [])}
         measures = [one for one in measures_of(evidence.where(model=model), model) if places <= set(one.samples)]
         if any(one.kind != "clean" for one in measures):
             prefix = f"{model}: " if len(evidence.distinct("model")) > 1 else ""
-            found.append(prefix + " ".join(_sentences(evidence.where(model=model), measures, sources, target, seed)))
-    return found
+            paragraphs.append(
+                prefix + " ".join(_sentences(evidence.where(model=model), measures, sources, target, seed))
+            )
+    return paragraphs
 
 
 def _sentences(
@@ -69,20 +92,21 @@ def _sentences(
 
 
 def _constant(clean: Evidence, there: Sequence[str]) -> Iterator[str]:
-    """Where the model says the same to everything, all of the above is said of a constant."""
-    for one in clean:
-        if one.domain in there and len(set(one["prediction"].tolist())) == 1 and len(set(one["label"].tolist())) > 1:
-            yield f"On {one.domain} it gives one and the same answer to all {len(one)} samples."
+    """A sentence for each domain on which the model gives the same answer to all samples."""
+    for one in repeats_in(clean):
+        answers = [len(set(seed["prediction"].tolist())) for seed in one.measurements]
+        if one.domain in there and max(answers) == 1 and len(set(one.first["label"].tolist())) > 1:
+            yield f"On {one.domain} it gives one and the same answer to all {len(one.first)} samples."
 
 
 def _of(classifier: str, noise: str, measures: Sequence[Measure]) -> list[_Shown]:
     """What was measured of one classifier, from the weakest statement to the strongest; nothing without the first."""
-    mine = [one for one in measures if (one.classifier, one.noise) == (classifier, noise)]
-    clean = [one for one in mine if one.kind == "clean"]
+    own = [one for one in measures if (one.classifier, one.noise) == (classifier, noise)]
+    clean = [one for one in own if one.kind == "clean"]
     # without a vote on samples as they are, what is certified at all is known to be right
-    right = clean or [one for one in mine if one.kind == "certified" and not one.size]
-    attacked = _middle([one for one in mine if one.kind == "attacked"]) if clean else []
-    certified = _middle([one for one in mine if one.kind == "certified" and one.size])
+    right = clean or [one for one in own if one.kind == "certified" and not one.size]
+    attacked = _middle([one for one in own if one.kind == "attacked"]) if clean else []
+    certified = _middle([one for one in own if one.kind == "certified" and one.size])
     if not right:
         return []
     return [
@@ -116,12 +140,13 @@ def _compared(shown: Sequence[_Shown], sources: Sequence[str], target: str, seed
     if first is last or not last.measure.mean(sources):
         return
     strong, weak = last.measure.samples, first.measure.samples
-    few = min(sum(float(strong[name].values.sum()) for name in sources), float(strong[target].values.sum()))
-    left = bootstrap_ratios(
+    kept = {name: float(strong[name].averaged.values.sum()) for name in (*sources, target)}
+    few = min(sum(kept[name] for name in sources), kept[target])
+    left = ratio_difference(
         ([strong[name] for name in sources], strong[target]),
         ([weak[name] for name in sources], weak[target]),
         seed,
-        level=SURE,
+        SURE,
     )
     name = f"{last.name[0].upper()}{last.name[1:]}"
     if left.high < 0 and few >= FEW:
@@ -133,9 +158,9 @@ def _compared(shown: Sequence[_Shown], sources: Sequence[str], target: str, seed
 
 
 def _corruption(evidence: Evidence, there: Sequence[str], where: str) -> Iterator[str]:
-    found = [one for one in corrupted_of(evidence) if one.domain in there]
-    if found:
-        means = {name: float(np.mean([one.of(name) for one in found])) for name in found[0].names}
+    corrupted = [one for one in corrupted_of(evidence) if one.domain in there]
+    if corrupted:
+        means = {name: float(np.mean([one.of(name) for one in corrupted])) for name in corrupted[0].names}
         worst = min(means, key=lambda name: means[name])
-        mean = float(np.mean([one.mean for one in found]))
+        mean = float(np.mean([one.mean for one in corrupted]))
         yield f"Corrupted, it is right on {mean:.0%} of {where}, least under {worst} ({means[worst]:.0%})."

@@ -1,0 +1,106 @@
+"""What every verb that measures does with its study: say what it costs, or run it, write the report and judge it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from shiftproof.cli.options import EXIT_FAILED, absolute, names_of, repeat_command
+from shiftproof.cli.show import outcomes_now, say, show_costs, show_outcomes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from shiftproof.probes import Probe
+    from shiftproof.runs import Run, Study
+    from shiftproof.runs.plan import Planned
+    from shiftproof.runs.prepare import Prepared
+
+__all__ = ["finish", "measure", "show_repeat", "study_of_one_model", "worker_count"]
+
+
+def measure(
+    study: Study | Prepared | Planned,
+    out: Path | None = None,
+    *,
+    require: Sequence[str] | None,
+    estimate: bool,
+    workers: int | None,
+    json: bool,
+    device: str = "auto",
+    radii: Sequence[float] = (),
+) -> Run | None:
+    """The finished run, with its report written; None if it only had to be estimated."""
+    from shiftproof.report.requirements import Requirement
+    from shiftproof.runs.engine import run_study
+    from shiftproof.runs.estimate import estimate_study
+    from shiftproof.runs.plan import Planned, plan_run
+
+    requirements, count = [Requirement.parse(text) for text in require or []], worker_count(workers)
+    if not isinstance(study, Planned):
+        study = plan_run(study, out, workers=count, progress="lines", require=requirements)
+    if estimate:
+        show_costs(estimate_study(study.prepared, count), json)
+        return None
+    run = run_study(study, workers=count, device=device, progress="lines", require=requirements, radii=radii)
+    run.export()
+    return run
+
+
+def finish(run: Run, require: Sequence[str] | None, json: bool, failed: bool = False) -> None:
+    """Say which requirements of this call are met; exit 2 if one is not, or if something else has failed."""
+    outcomes = outcomes_now(run, require)
+    if not json:
+        show_outcomes(outcomes)
+    if failed or any(not one.met for one in outcomes):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def show_repeat(run: Run) -> None:
+    """The command that repeats the noise, where its seed was drawn for the run."""
+    if run.study.trains or "seed" in run.study.model_fields_set:
+        return
+    say(f"\nThe seed of the noise, {run.record['noise_seed']}, was drawn for this run. The same draws again:")
+    # a command is copied as it is: nothing breaks its line
+    typer.echo(f"  {repeat_command(run.record['noise_seed'])}")
+
+
+def worker_count(workers: int | None) -> int:
+    """One process per core unless told."""
+    import os
+
+    return workers or os.cpu_count() or 1
+
+
+def study_of_one_model(
+    verb: str,
+    title: str,
+    data: str,
+    model: str,
+    options: Mapping[str, Mapping[str, Any]],
+    probes: Sequence[Probe],
+    *,
+    domain: str | None = None,
+    **fields: Any,
+) -> Study:
+    """A study of a trained model as it is: what `certify` and `attack` make of their options.
+
+    `fields` are those of the study; None leaves one out.
+    """
+    from shiftproof.runs.sources import ModelSource
+    from shiftproof.runs.study_files import validated
+
+    source = ModelSource(absolute(model), options["model"])
+    source.check_trained(f"{verb} a trained one: --model file:PATH")
+    document = {
+        "name": verb,
+        "title": f"{title} {source.title}",
+        "data": {"name": absolute(data), **options["data"]},
+        "source": names_of(domain),
+        "models": {source.title: {"model": source, "train": False}},
+        "probes": list(probes),
+        **fields,
+    }
+    return validated({key: value for key, value in document.items() if value is not None}, "command line")

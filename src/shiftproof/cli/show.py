@@ -1,0 +1,185 @@
+"""How results are shown on the command line: tables, findings, costs, and the one JSON object of --json."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from shiftproof.report import AccuracyTable
+    from shiftproof.report.requirements import Outcome
+    from shiftproof.report.sections.measures import SideBySide
+    from shiftproof.runs import Run
+    from shiftproof.runs.estimate import StudyCost
+    from shiftproof.types import Finding
+
+__all__ = [
+    "duration",
+    "outcomes_now",
+    "say",
+    "show_accuracy",
+    "show_costs",
+    "show_findings",
+    "show_json",
+    "show_measures",
+    "show_outcomes",
+    "show_table",
+]
+
+STYLES = {"pass": "green", "warn": "yellow", "fail": "bold red"}
+
+
+def show_json(value: dict[str, Any]) -> None:
+    """One JSON object on one line."""
+    typer.echo(json.dumps(value, ensure_ascii=False))
+
+
+def show_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    """A table on stdout; columns wrap rather than cut."""
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    cells = [list(row) for row in rows]
+    for index, name in enumerate(header):
+        words = [word for cell in [name, *(row[index] for row in cells)] for word in cell.split()]
+        # a word of ordinary length is not broken
+        table.add_column(Text(name), overflow="fold", min_width=max((len(w) for w in words if len(w) <= 16), default=1))
+    for row in cells:
+        table.add_row(*(Text(cell) for cell in row))
+    _console().print(table)
+
+
+def show_measures(table: SideBySide) -> None:
+    """Everything that was measured, one row each, on every domain; what is guaranteed says so."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table as RichTable
+
+    from shiftproof.report.tables import points
+
+    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    shown.add_column("right, of all samples", overflow="fold")
+    for domain in table.domains:
+        unseen = domain == table.target
+        role, style = ("unseen", "bold") if unseen else ("source", "")
+        shown.add_column(f"{escape(domain)}\n{role}", justify="right", style=style)
+    if table.target is not None:
+        shown.add_column("gap\npoints lost", justify="right")
+    several = len({row.model for row in table.rows}) > 1
+    for row in table.rows:
+        one = row.measure
+        name = f"{one.model}: {one.title}" if several else one.title
+        kind = "guaranteed" if one.kind == "certified" else "measured"
+        cells = [
+            f"{e.value:.1%}\n[dim]{100 * e.low:.1f} to {100 * e.high:.1f}{_below(row.note(domain))}[/]"
+            for domain, e in row.accuracy.items()
+        ]
+        if row.gap is not None:
+            interval = f"{points(row.gap.low)} to {points(row.gap.high)}{_below(row.note())}"
+            cells.append(f"{points(row.gap.value)}\n[dim]{interval}[/]")
+        shown.add_row(f"{escape(name)}\n[dim]{kind}, {one.classifier} classifier[/]", *cells)
+    _console().print(shown)
+    if table.note:
+        typer.echo(f"{table.note}.\n")
+
+
+def show_costs(cost: StudyCost, as_json: bool) -> None:
+    """What a study takes: forward passes and time of every stage, and memory."""
+    from dataclasses import asdict
+
+    if as_json:
+        show_json(asdict(cost))
+        return
+    rows = [
+        [one.model, one.stage, f"{one.forward_passes:,}", duration(one.seconds), duration(one.most_seconds)]
+        for one in cost.costs
+    ]
+    rows.append(["total", "", f"{cost.forward_passes:,}", duration(cost.seconds), duration(cost.most_seconds)])
+    show_table(["model", "stage", "forward passes", "time", "at most"], rows)
+    say(f"memory about {cost.memory_mb:,.0f} MB. Time was measured on this machine just now, on a few steps.")
+
+
+def outcomes_now(run: Run, require: Sequence[str] | None) -> list[Outcome]:
+    """Of what this call requires; the report keeps what earlier calls required as well."""
+    return [one for one in run.outcomes if one.text in set(require or ())]
+
+
+def show_outcomes(outcomes: Iterable[Outcome]) -> None:
+    """One line a requirement: whether it is met, and by which figure."""
+    for one in outcomes:
+        say(f"{'met   ' if one.met else 'failed'}  {one}", "green" if one.met else "red")
+
+
+def show_accuracy(table: AccuracyTable) -> None:
+    """Accuracy per model and domain, each with its interval below it."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table as RichTable
+
+    from shiftproof.report.tables import points
+
+    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    shown.add_column("model", overflow="fold")
+    for domain in table.domains:
+        unseen = domain == table.target
+        shown.add_column(
+            f"{escape(domain)}\n{'unseen' if unseen else 'source'}", justify="right", style="bold" if unseen else ""
+        )
+    if table.target is not None:
+        shown.add_column("gap\npoints lost", justify="right")
+    for row in table.rows:
+        cells = [
+            f"{e.value:.1%}\n[dim]{100 * e.low:.1f} to {100 * e.high:.1f}{_below(row.note(domain))}[/]"
+            for domain, e in ((domain, row.accuracy[domain]) for domain in table.domains)
+        ]
+        if row.gap is not None:
+            interval = f"{points(row.gap.low)} to {points(row.gap.high)}{_below(row.note())}"
+            cells.append(f"{points(row.gap.value)}\n[dim]{interval}[/]")
+        shown.add_row(escape(row.model), *cells)
+    _console().print(shown)
+
+
+def _below(note: str) -> str:
+    return f"\n{note}" if note else ""
+
+
+def show_findings(findings: Iterable[Finding]) -> None:
+    """One line a finding."""
+    from rich.text import Text
+
+    console = _console()
+    for finding in findings:
+        line = Text.assemble((f"{finding.level:5}", STYLES[finding.level]), finding.message)
+        # on a terminal lines break between words; in a log a finding is one line
+        console.print(line, soft_wrap=not console.is_terminal)
+
+
+def say(text: str, style: str = "") -> None:
+    """A sentence on stdout; on a terminal its lines break between words, in a log it is one line."""
+    from rich.text import Text
+
+    console = _console()
+    console.print(Text(text, style), soft_wrap=not console.is_terminal)
+
+
+def _console() -> Any:
+    import shutil
+
+    from rich.console import Console
+
+    console = Console()
+    # in a log there is no terminal to fit; a table that is cut to 80 columns is no use there
+    return console if console.is_terminal else Console(width=max(120, shutil.get_terminal_size().columns))
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it."""
+    from shiftproof.execution.progress import duration as text
+
+    return text(seconds)

@@ -1,0 +1,150 @@
+"""How certificates are shown on the command line."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from shiftproof.cli.show import outcomes_now, say, show_json, show_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from shiftproof.evidence import Measurement
+    from shiftproof.probes.certify import Certify
+    from shiftproof.report.certified import Series
+    from shiftproof.runs import Run
+
+__all__ = ["show_certified", "show_claimed", "to_json"]
+
+
+def show_certified(run: Run) -> None:
+    """A table of certified accuracy, what is guaranteed, and what no radius could exceed."""
+    content = run.content()
+    series = content.series
+    _show_table(run, series, content.radii_of(series))
+    _show_caps(run)
+    say(f"\nwritten to {run.folder}: report.html, evidence/, logs/, tables/certified.csv, figures/certified.svg")
+
+
+def to_json(run: Run, require: Sequence[str] | None) -> None:
+    """All figures; with several domains or sigmas the first one's are at the top, and all are in `results`."""
+    from dataclasses import asdict
+
+    content = run.content()
+    series = content.series
+    at = content.radii_of(series)
+    measured = {(one.setting, one.domain): one for one in run.evidence.where(probe="certify")}
+    every = [_figures(run, measured[one.setting, one.domain], one, at) for one in series]
+    outcomes = [asdict(one) for one in outcomes_now(run, require)]
+    show_json({**every[0], "results": every, "out": str(run.folder), "requirements": outcomes})
+
+
+def _probes(run: Run) -> list[Certify]:
+    from shiftproof.probes.certify import Certify
+
+    return [probe for probe in run.study.probes if isinstance(probe, Certify)]
+
+
+def _figures(run: Run, one: Measurement, series: Series, radii: tuple[float, ...]) -> dict[str, Any]:
+    """All figures of a measurement, for --json."""
+    from shiftproof.evidence import EvidenceStore
+    from shiftproof.report.certified import figures
+
+    probe = next(probe for probe in _probes(run) if one.setting in probe.settings)
+    facts = run.samples[one.domain]
+    return figures(series, radii) | {
+        "images": len(one),
+        "split": facts["split"],
+        "sampled": one.fact("sampled"),
+        "seen_in_training": one.seen_in_training,
+        "n": one.fact("votes"),
+        "seed": one.fact("seed"),
+        "precision": one.fact("precision"),
+        "forward_passes": one.fact("passes"),
+        "seconds": float(one["seconds"].sum()),
+        "certificates": str(EvidenceStore(run.folder / "evidence").path(one.model, one.domain, "certify", repr(probe))),
+    }
+
+
+def show_claimed(run: Run, radii: tuple[float, ...], json: bool) -> None:
+    """What an unsound rule claims: it is shown as that, and is written nowhere as certified."""
+    from shiftproof.evidence.certificates import certificates_in
+    from shiftproof.evidence.metrics import claimed_accuracy
+
+    claimed = list(run.evidence.where(probe="certify"))
+    first = claimed[0]
+    asked = radii or (0.0, float(first.fact("scale")))
+    classes = len(run.record["classes"])
+    figures = [
+        [float(v) for v in claimed_accuracy(certificates_in(one, classes), one["label"], asked)] for one in claimed
+    ]
+    if json:
+        every = [
+            {"domain": one.domain, "certificate": one.title, **dict(zip(map(str, asked), values, strict=True))}
+            for one, values in zip(claimed, figures, strict=True)
+        ]
+        show_json({"unsound": first.fact("unsound"), "claimed": every, "out": str(run.folder)})
+    else:
+        rows = [
+            [one.domain, one.title, *(f"{value:.1%}" for value in values)]
+            for one, values in zip(claimed, figures, strict=True)
+        ]
+        show_table(["domain", "rule", *(f"claimed at {radius:g}" for radius in asked)], rows)
+        say(f"fail  {first.fact('guarantee')}")
+
+
+def _show_caps(run: Run) -> None:
+    """What no radius can exceed, whatever the model: that of unanimous votes, or of the outermost samples."""
+    from shiftproof.certification.sampling.budget import Levels
+
+    certifying = {setting: one for probe in _probes(run) for setting, one in probe.settings.items()}
+    classes, caps = len(run.record["classes"]), {}
+    for one in run.evidence.where(probe="certify"):
+        certifier, levels = certifying[one.setting], one.fact("levels")
+        name = f"{one.title}, alpha {one.fact('alpha'):g}"
+        caps[name] = certifier.largest_radius(classes, None if levels is None else Levels(**levels))
+    known = {name: cap for name, cap in caps.items() if math.isfinite(cap)}
+    if known:
+        limits = "; ".join(f"{cap:.4g} ({name})" for name, cap in known.items())
+        say(f"With so many noise samples no radius can exceed {limits}, however sure the model is.")
+
+
+def _radius(value: float) -> str:
+    """Four digits, and of what is next to nothing that it is."""
+    return f"{value:.4f}" if value == 0 or value >= 1e-3 else f"{value:.1e}"
+
+
+def _show_table(run: Run, series: list[Series], radii: tuple[float, ...]) -> None:
+    from shiftproof.certification import TOGETHER
+    from shiftproof.runs.sample_words import describe_samples
+
+    header = ["domain", "certificate", "alpha", *(f"r >= {radius:g}" for radius in radii), "mean radius", "abstained"]
+    rows = []
+    for one in series:
+        cells = [f"{e.value:.1%}\n{100 * e.low:.1f} to {100 * e.high:.1f}" for e in map(one.at, radii)]
+        mean = f"{_radius(one.mean_radius())}{' or more' if one.biased else ''}\n"
+        mean += f"{_radius(one.mean_radius('correct'))} if right"
+        abstained = "not known" if one.abstained is None else f"{one.abstained:.1%}"
+        domain = f"{one.domain}\n{one.note}" if one.note else one.domain
+        rows.append([domain, one.title, f"{one.alpha:g}", *cells, mean, abstained])
+    show_table(header, rows)
+    for name, facts in run.samples.items():
+        say(f"{name}: {facts['n']:,} images ({describe_samples(facts, series[0].model)})")
+    # further alphas are read from the same votes
+    counted = {(one.domain, one.title): one.fact("passes") for one in run.evidence.where(probe="certify")}
+    say(
+        f"{sum(counted.values()):,} forward passes. Certified accuracy is of all images; r is {series[0].norm}, "
+        f"{series[0].units}."
+    )
+    say(f"\nguarantee  {series[0].guarantee}")
+    others = list(
+        dict.fromkeys(f"{one.title} at alpha {one.alpha:g}" for one in series if one.heading != series[0].heading)
+    )
+    if others:
+        say(f"           Likewise for {', '.join(others)}.")
+    random = any(one.alpha > 0 for one in series)
+    say(f"\n{TOGETHER}" if random else "")
+    kind = "intervals of a bootstrap over groups" if series[0].grouped else "Clopper-Pearson intervals over images"
+    given = ", for this noise; the upper limit does not bound what more votes would certify" if random else ""
+    say(f"Small figures are 95 % {kind}{given}.")

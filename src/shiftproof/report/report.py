@@ -1,0 +1,177 @@
+"""A report: what a run asked and measured, and the numbers that several sections share, each computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from shiftproof.evidence import Evidence, seen_note
+from shiftproof.evidence.checks import constant_findings, counterfactual_findings, unsound_findings
+from shiftproof.evidence.order import order_summary
+from shiftproof.report.accuracy import AccuracyTable, ProbeTable, accuracy_table, probe_tables
+from shiftproof.report.certified import Series, nice_radii, series_of_evidence
+from shiftproof.report.measures import shared_rows
+from shiftproof.report.requirements import Outcome
+from shiftproof.report.section import SECTIONS, Section
+from shiftproof.report.sections.attacked import Attacked, attacked_of
+from shiftproof.report.sections.corrupted import Corrupted, corrupted_of
+from shiftproof.report.sections.findings import certificate_findings, shift_findings
+from shiftproof.report.sections.matrix import Matrix, matrices_of
+from shiftproof.report.sections.measures import SideBySide, side_by_side
+from shiftproof.report.sections.verdict import verdict_of
+from shiftproof.report.tables import Cell
+from shiftproof.types import Finding
+
+__all__ = ["Report"]
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What a report says. Every number is a function of `evidence`, computed when it is first asked for.
+
+    Args:
+        models: What each model is, in a few words.
+        sheets: Files with pictures of samples, by domain.
+        facts: How the run was made.
+        labels: How many samples of each class every domain has.
+        notes: Findings on data and models, from before anything was measured.
+        seed: Seed of bootstraps.
+        outcomes: What was required, and whether it is met.
+        trained_here: Whether the run trained all its models.
+        radii: The radii that tables show; none: round ones are chosen.
+    """
+
+    title: str
+    about: str
+    models: Mapping[str, str]
+    sources: tuple[str, ...]
+    target: str | None
+    classes: tuple[str, ...]
+    evidence: Evidence
+    sheets: Mapping[str, Path]
+    facts: Mapping[str, str]
+    labels: Mapping[str, Mapping[str, int]]
+    notes: Sequence[Finding]
+    seed: int
+    outcomes: Sequence[Outcome] = ()
+    trained_here: bool = True
+    radii: tuple[float, ...] = ()
+
+    @cached_property
+    def sections(self) -> dict[str, Section]:
+        """The sections that apply by name, in the order of the page."""
+        entries = sorted(SECTIONS, key=lambda entry: (entry.cls.order, entry.name))
+        made = {entry.name: entry.cls(self) for entry in entries}
+        return {name: section for name, section in made.items() if section.applies()}
+
+    def to_json(self) -> dict[str, Any]:
+        """Title, and the numbers of every section by its name."""
+        sections = {name: section.to_json() for name, section in self.sections.items()}
+        return {"title": self.title, "about": self.about, "sections": sections}
+
+    @cached_property
+    def accuracy(self) -> AccuracyTable:
+        """Clean accuracy per model and domain."""
+        return accuracy_table(self.evidence, self.sources, self.target, self.seed)
+
+    @cached_property
+    def probe_tables(self) -> list[ProbeTable]:
+        """Accuracy by probes that have no section of their own."""
+        return probe_tables(self.evidence, self.sources, self.target, self.seed)
+
+    @cached_property
+    def shared(self) -> Evidence:
+        """Samples that all probes measured: figures that are compared are of these."""
+        return shared_rows(self.evidence)
+
+    @cached_property
+    def measures(self) -> SideBySide:
+        """Clean, attacked, corrupted and certified side by side."""
+        return side_by_side(self.evidence, self.sources, self.target, self.seed)
+
+    @cached_property
+    def corrupted(self) -> list[Corrupted]:
+        """Accuracy on corrupted samples, if it was measured."""
+        return corrupted_of(self.shared)
+
+    @cached_property
+    def matrices(self) -> list[Matrix]:
+        """Models by the size of attacks, where there are several sizes."""
+        return matrices_of(self.shared, self.sources, self.target)
+
+    @cached_property
+    def attacked(self) -> list[list[Attacked]]:
+        """Accuracy by the size of each attack, of runs with one model; of several, matrices show it."""
+        if len(self.evidence.distinct("model")) != 1:
+            return []
+        answers = attacked_of(self.evidence)
+        names = dict.fromkeys(one.fact("attack") for one in answers)
+        return [[one for one in answers if one.fact("attack") == name] for name in names]
+
+    @cached_property
+    def series(self) -> list[Series]:
+        """Certificates per model and domain, if there are any."""
+        return series_of_evidence(self.evidence)
+
+    def radii_of(self, series: Sequence[Series]) -> tuple[float, ...]:
+        """The radii that tables show: those that were asked for, or round ones."""
+        return self.radii or nice_radii(series)
+
+    @cached_property
+    def verdict(self) -> list[str]:
+        """What was measured and guaranteed, in plain words; first of all whether it can be trusted."""
+        sentences = verdict_of(self.shared, self.sources, self.target, self.seed)
+        failed = [*self.notes, *self._order]
+        codes = list(dict.fromkeys(one.code for one in failed if one.level == "fail"))
+        doubt = f"What follows can't be trusted as it stands, because checks failed: {', '.join(codes)}."
+        return [doubt, *sentences] if codes and sentences else sentences
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """What a reader should take away, failures first."""
+        findings = [
+            *shift_findings(self.accuracy, self.labels),
+            *certificate_findings(self.series, self.sources, self.target, self.seed),
+            *unsound_findings(self.evidence),
+            *counterfactual_findings(self.evidence),
+            *constant_findings(self.evidence),
+            *self._order,
+            *self.notes,
+        ]
+        return sorted(findings, key=lambda one: ("fail", "warn", "pass").index(one.level))
+
+    @cached_property
+    def _order(self) -> list[Finding]:
+        return order_summary(self.evidence)
+
+    @property
+    def measured_on(self) -> str:
+        """Whether figures rest on samples that a model was trained on."""
+        if self.trained_here:
+            return (
+                "Sources are measured on held-out samples, which were never trained on; where a data set has no test "
+                "rows, they also chose which step's weights were kept."
+            )
+        if any(seen != "no" for seen in self._seen.values()):
+            return (
+                '"Seen in training" says whether the model was trained on the very samples that a figure rests on: '
+                "unknown, where no record of its training says so. A gap to such figures can be too large."
+            )
+        return "No figure rests on a sample that the model was trained on, by its record."
+
+    def role_of(self, domain: str) -> str:
+        """unseen for the target, source for the others."""
+        return "unseen" if domain == self.target else "source"
+
+    def row_name(self, model: str, domain: str, *more: str) -> Cell:
+        """The first cell of a row for a model and a domain; says whether the model may have been trained on it."""
+        note = seen_note(self._seen.get((model, domain), "no"), ", ")
+        below = ", ".join([f"{domain}, {self.role_of(domain)}{note}", *more])
+        return Cell(model, (below,), strong=True)
+
+    @cached_property
+    def _seen(self) -> dict[tuple[str, str], str]:
+        return {(part[0].model, part[0].domain): part.seen_in_training for part in self.evidence.by("model", "domain")}

@@ -1,0 +1,94 @@
+"""Clean accuracy, domain by domain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shiftproof.report.accuracy import AccuracyTable, domain_heading
+from shiftproof.report.chart import SOFT, Chart, by_colour, intervals, layer, make_chart, share_axis
+from shiftproof.report.section import SECTIONS, Card, Section
+from shiftproof.report.tables import Table
+
+__all__ = ["Accuracy", "accuracy_chart"]
+
+
+@SECTIONS.register("accuracy")
+class Accuracy(Section):
+    """Clean accuracy, domain by domain."""
+
+    title = "Accuracy, domain by domain"
+    order = 700
+
+    def applies(self) -> bool:
+        """Whether clean accuracy was measured."""
+        return bool(self.report.accuracy.rows)
+
+    def tables(self) -> list[Table]:
+        """A row for each model."""
+        return [self.report.accuracy.to_table("accuracy", self.report.models)]
+
+    def charts(self) -> list[Chart]:
+        """Accuracy with intervals."""
+        return [accuracy_chart(self.report.accuracy, len(self.report.classes))]
+
+    def words(self) -> list[str]:
+        """What the figures are, and which intervals they have."""
+        table = self.report.accuracy
+        kind = "a bootstrap over whole groups" if self.report.evidence.grouped else "Clopper-Pearson"
+        gap = table.rows[0].gap
+        method = f", {gap.method} for the gap, which is the mean over sources less the unseen domain" if gap else ""
+        unseen = " Training here used the unseen domain for neither." if gap and self.report.trained_here else ""
+        return [
+            f"Measured, not guaranteed. Small figures are 95 % intervals, in percent: {kind} for an accuracy{method}. "
+            f"{self.report.measured_on}{unseen}"
+        ]
+
+    def cards(self) -> list[Card]:
+        """The table, unless the table of all measures has the same figures, and the chart."""
+        measures = self.report.measures
+        shown = not measures.several or measures.beyond
+        return [*([Card(self.tables(), self.words())] if shown else []), Card(self.charts())]
+
+    def to_json(self) -> dict[str, Any]:
+        """Accuracy, intervals and gaps by model."""
+        return self.report.accuracy.figures()
+
+
+def accuracy_chart(table: AccuracyTable, classes: int) -> Chart:
+    """Accuracy with 95 % intervals, domains in order, and a dashed line where guessing is."""
+    domains = [domain_heading(domain, table.target) for domain in table.domains]
+    models = [row.model for row in table.rows]
+    values = [
+        {
+            "model": row.model,
+            "domain": domain_heading(domain, table.target),
+            "accuracy": e.value,
+            "low": e.low,
+            "high": e.high,
+        }
+        for row in table.rows
+        for domain, e in row.accuracy.items()
+    ]
+    places = {
+        "x": {
+            "field": "domain",
+            "type": "nominal",
+            "sort": domains,
+            "title": None,
+            "axis": {"labelAngle": 0, "labelPadding": 8, "labelLimit": 180},
+        },
+        "xOffset": {"field": "model", "type": "nominal", "sort": models},
+        "color": by_colour("model", models),
+    }
+    guess = layer(
+        [{"guess": 1 / classes}],
+        {"type": "rule", "strokeDash": [4, 4], "color": SOFT},
+        y={"field": "guess", "type": "quantitative"},
+    )
+    dots = layer(values, {"type": "circle", "size": 90, "opacity": 1}, **places, y=share_axis("accuracy", "accuracy"))
+    return make_chart(
+        "accuracy",
+        [guess, intervals(values, **places), dots],
+        words="Dots are measured accuracies, bars 95 % intervals; the dashed line is guessing.",
+        width=max(420, min(860, 230 * len(domains))),
+    )

@@ -1,0 +1,180 @@
+"""What is guaranteed: certified accuracy by radius, mean radii, and what the guarantee is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from shiftproof.certification import TOGETHER
+from shiftproof.evidence.certified import curve_band, envelope
+from shiftproof.report.certified import Series, by_chart, by_setting, figures
+from shiftproof.report.chart import LINE, Chart, by_colour, layer, make_chart, numbers_axis, share_axis
+from shiftproof.report.section import SECTIONS, Card, Section
+from shiftproof.report.tables import Cell, Heading, Records, Row, Table, percent_cell
+from shiftproof.types import FloatArray
+
+__all__ = ["Certified", "certified_chart"]
+
+_COLUMNS = ("model", "domain", "certificate", "norm", "alpha", "metric", "radius", "value", "low", "high", "n")
+_POINTS = 120
+_DASHES = [[1, 0], [5, 4], [1, 3], [8, 3, 2, 3], [2, 2], [10, 4]]
+
+
+@SECTIONS.register("certified")
+class Certified(Section):
+    """What is guaranteed: certified accuracy by radius, mean radii, and what the guarantee is."""
+
+    title = "What is guaranteed"
+    order = 1200
+
+    def applies(self) -> bool:
+        """Whether there are certificates."""
+        return bool(self.report.series)
+
+    def tables(self) -> list[Table]:
+        """One for each setting, all in one file."""
+        return [self._table(series) for series in by_setting(self.report.series)]
+
+    def charts(self) -> list[Chart]:
+        """Curves of certified accuracy."""
+        return [chart for _, chart in self._groups()]
+
+    def cards(self) -> list[Card]:
+        """Below the tables of a chart's settings come the chart and the sentences of their guarantees."""
+        tables = dict(zip([series[0].setting for series in by_setting(self.report.series)], self.tables(), strict=True))
+        cards = []
+        for group, chart in self._groups():
+            cards += [
+                Card([tables[series[0].setting]], [self._words(series)], series[0].heading)
+                for series in by_setting(group)
+            ]
+            cards += [Card([chart]), Card(words=list(dict.fromkeys(one.guarantee for one in group)))]
+        return [*cards, *(Card(words=[sentence]) for sentence in self.words())]
+
+    def words(self) -> list[str]:
+        """What holds for all certificates of the report together."""
+        return [TOGETHER] if any(one.alpha for one in self.report.series) else []
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """All figures of every model, domain and setting."""
+        return [
+            figures(one, self.report.radii_of(series)) for series in by_setting(self.report.series) for one in series
+        ]
+
+    def _groups(self) -> Iterator[tuple[list[Series], Chart]]:
+        for number, group in enumerate(by_chart(self.report.series, self.report.target)):
+            name = "certified" if number == 0 else f"certified-{number + 1}"
+            yield group, certified_chart(name, group, self.report.target)
+
+    def _table(self, series: Sequence[Series]) -> Table:
+        radii = self.report.radii_of(series)
+        heads = [
+            Heading("any radius" if radius == 0 else f"radius {radius:.4g}", ("certified",), f"r >= {radius:.4g}")
+            for radius in radii
+        ]
+        means = [Heading("mean radius", ("all samples",)), Heading("mean radius", ("if right",)), Heading("abstains")]
+        rows = []
+        for one in series:
+            name = self.report.row_name(one.model, one.domain, f"n = {one.images}")
+            mean = f"{one.mean_radius():.3f}{'+' if one.biased else ''}"
+            others = [
+                mean,
+                f"{one.mean_radius('correct'):.3f}",
+                "-" if one.abstained is None else f"{one.abstained:.1%}",
+            ]
+            cells = [*(percent_cell(one.at(radius)) for radius in radii), *map(Cell, others)]
+            rows.append(Row([name, *cells], tint=one.domain == self.report.target))
+        records = Records([*_COLUMNS, "seen_in_training"], [line for one in series for line in _records(one, radii)])
+        return Table("certified", [Heading("model, domain"), *heads, *means], rows, records, series[0].heading)
+
+    def _words(self, series: Sequence[Series]) -> str:
+        first = series[0]
+        who = "classifier itself" if first.classifier == "base" else f"{first.classifier} classifier"
+        words = [
+            f"Certified accuracy: the part of all samples on which the {who} is right and provably stays right within "
+            f"the radius ({first.norm}, {first.units}).",
+            f"Small figures are 95 % intervals over samples, in percent{', for this noise' if first.alpha else ''}.",
+        ]
+        if any(one.biased for one in series):
+            words.append(
+                "A mean radius with + is biased low, because sampling stopped once the question was decided. So may be "
+                "what is certified at radii other than those of the table of all measures."
+            )
+        if first.classifier != "base":
+            words.append(f"The {first.classifier} classifier is not the model itself: its accuracy may be lower.")
+        return " ".join(words)
+
+
+def _records(one: Series, radii: Sequence[float]) -> Iterator[list[Any]]:
+    head = [one.model, one.domain, one.title, one.norm, one.alpha]
+    for radius in radii:
+        e = one.at(radius)
+        yield [*head, "certified accuracy", radius, e.value, e.low, e.high, e.n, one.seen]
+    for over in ("all", "correct"):
+        yield [*head, f"average certified radius, {over}", "", one.mean_radius(over), "", "", "", one.seen]
+    yield [*head, "abstained", "", "" if one.abstained is None else one.abstained, "", "", "", one.seen]
+
+
+def certified_chart(name: str, series: Sequence[Series], target: str | None = None) -> Chart:
+    """Certified accuracy by radius, one colour a model, dashed on sources.
+
+    Without a target there are no sources to tell from it: dashes then tell noises apart. Where all series are of one
+    domain under several noises, their envelope is drawn behind them.
+    """
+    farthest = max(float(one.earned.max()) for one in series)
+    radii = np.linspace(0, max(farthest, 1e-3) * 1.02, _POINTS)
+    names = list(dict.fromkeys(one.label or one.model for one in series))
+    values = list(_points(series, radii, target))
+    roles = sorted(dict.fromkeys(row["role"] for row in values), key=lambda role: role == "source")
+    x = numbers_axis("radius", f"radius ({series[0].norm}, {series[0].units})")
+    y = share_axis("certified", "certified accuracy")
+    dashes = {"field": "role", "type": "nominal", "scale": {"domain": roles, "range": _DASHES[: len(roles)]}}
+    lines = layer(
+        values,
+        {"type": "line", "interpolate": "step-before", "strokeWidth": 2},
+        x=x,
+        y=y,
+        detail={"field": "domain", "type": "nominal"},
+        color=by_colour("model", names),
+        strokeDash=dashes | ({} if len(roles) > 1 else {"legend": None}),
+    )
+    words = f"Certified accuracy by radius{': solid on the unseen domain, dashed on sources' if target else ''}."
+    words = " ".join([words, *_band(series)])
+    if not _one_domain_many_noises(series, target):
+        return make_chart(name, [lines], words=words)
+    best = envelope([one.curve(radii) for one in series])
+    rows = [{"radius": float(r), "certified": float(c)} for r, c in zip(radii, best, strict=True)]
+    shade = layer(rows, {"type": "area", "color": LINE, "interpolate": "step-before"}, x=x, y=y)
+    title = "gray: the best noise at each radius, which is no classifier's curve"
+    return make_chart(name, [shade, lines], title=title, words=words)
+
+
+def _one_domain_many_noises(series: Sequence[Series], target: str | None) -> bool:
+    noises = len({one.domain for one in series}) == 1 and len({one.title for one in series}) == len(series) > 1
+    return target is None and noises and len({one.alpha for one in series}) == 1
+
+
+def _band(series: Sequence[Series]) -> Iterator[str]:
+    """How far a whole curve may be off; nothing for groups or several training seeds, for which it does not hold."""
+    if not any(one.grouped or len(one.repeats.measurements) > 1 for one in series):
+        widest = max(curve_band(one.images) for one in series)
+        given = " (for this noise)" if series[0].alpha else ""
+        yield f"Each curve as a whole is within {100 * widest:.1f} points of its domain's, at 95 %{given}."
+
+
+def _points(series: Sequence[Series], radii: FloatArray, target: str | None) -> Iterator[dict[str, Any]]:
+    # where colours tell noises apart already, dashes need not
+    told = len({one.label or one.model for one in series}) == len(series)
+    for one in series:
+        other = "measured" if told else one.title
+        role = other if target is None else "unseen" if one.domain == target else "source"
+        for radius, value in zip(radii, one.curve(radii), strict=True):
+            yield {
+                "model": one.label or one.model,
+                "domain": f"{one.domain} {one.setting}",
+                "role": role,
+                "radius": float(radius),
+                "certified": float(value),
+            }

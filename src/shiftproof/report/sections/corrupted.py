@@ -1,0 +1,162 @@
+"""Accuracy on corrupted samples: by corruption, by group, and against the clean one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shiftproof.evidence import Evidence
+from shiftproof.perturbations.corruptions import CORRUPTIONS
+from shiftproof.report.chart import Chart, heat_map
+from shiftproof.report.estimates import repeats_in
+from shiftproof.report.section import SECTIONS, Card, Section
+from shiftproof.report.tables import Cell, Heading, Records, Row, Table
+
+__all__ = ["GROUPS", "Corrupted", "Corruptions", "corrupted_map", "corrupted_of"]
+
+GROUPS = ("noise", "blur", "weather", "digital", "extra")
+_BENCHMARKS = {"cifar": "CIFAR-10-C", "imagenet": "ImageNet-C"}
+_COLUMNS = ("model", "domain", "corruption", "group", "severity", "accuracy", "clean", "constants")
+
+
+@SECTIONS.register("corrupted")
+class Corruptions(Section):
+    """Accuracy on corrupted samples: by group of corruptions, the worst one, and a map of all."""
+
+    title = "Corrupted: noise, blur, weather, compression"
+    order = 800
+
+    def applies(self) -> bool:
+        """Whether samples were corrupted."""
+        return bool(self.report.corrupted)
+
+    def tables(self) -> list[Table]:
+        """A row for each model and domain."""
+        corrupted = self.report.corrupted
+        groups = [group for group in GROUPS if any(group in one.groups for one in corrupted)]
+        heads = [Heading("clean"), Heading("corrupted", ("mean",)), Heading("of clean", ("is left",))]
+        headings = [Heading("model, domain"), *heads, *map(Heading, groups), Heading("worst")]
+        rows = []
+        for one in corrupted:
+            worst, least = one.worst
+            cells = [
+                self.report.row_name(one.model, one.domain),
+                Cell(_share(one.clean)),
+                Cell(_share(one.mean), strong=True),
+                Cell(_share(one.relative)),
+                *(Cell(_share(one.groups.get(group))) for group in groups),
+                Cell(_share(least), (worst,)),
+            ]
+            rows.append(Row(cells, tint=one.domain == self.report.target))
+        return [Table("corrupted", headings, rows, Records(_COLUMNS, list(_records(corrupted))))]
+
+    def charts(self) -> list[Chart]:
+        """Every corruption on the domain that the report is about."""
+        domain = self.report.target or self.report.sources[-1]
+        return [corrupted_map(self.report.corrupted, domain)]
+
+    def words(self) -> list[str]:
+        """Where the severities come from."""
+        constants = self.report.corrupted[0].constants
+        benchmark = _BENCHMARKS.get(constants, constants)
+        return [f"Measured. Severities are as strong as those of {benchmark}; every sample has its own random draw."]
+
+    def cards(self) -> list[Card]:
+        """The table, then the map."""
+        return [Card(self.tables(), self.words()), Card(self.charts())]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The figures of the table."""
+        return [one.figures() for one in self.report.corrupted]
+
+
+@dataclass(frozen=True, eq=False)
+class Corrupted:
+    """One model on one domain: accuracy by corruption and severity, and what it was without."""
+
+    model: str
+    domain: str
+    clean: float | None
+    accuracy: dict[tuple[str, int], float]
+    constants: str
+
+    @property
+    def mean(self) -> float:
+        """Over all corruptions and severities."""
+        return float(np.mean(list(self.accuracy.values())))
+
+    @property
+    def relative(self) -> float | None:
+        """What is left of the clean accuracy; None where there is none to lose."""
+        return self.mean / self.clean if self.clean else None
+
+    @property
+    def groups(self) -> dict[str, float]:
+        """The mean of every group that was measured: noise, blur, weather, digital, extra."""
+        found = {}
+        for group in GROUPS:
+            values = [value for (name, _), value in self.accuracy.items() if group_of(name) == group]
+            if values:
+                found[group] = float(np.mean(values))
+        return found
+
+    @property
+    def worst(self) -> tuple[str, float]:
+        """The corruption that costs most, over its severities."""
+        name = min(self.names, key=self.of)
+        return name, self.of(name)
+
+    @property
+    def names(self) -> list[str]:
+        """The corruptions that were measured."""
+        return list(dict.fromkeys(name for name, _ in self.accuracy))
+
+    def of(self, corruption: str) -> float:
+        """The mean of one corruption over its severities."""
+        return float(np.mean([value for (name, _), value in self.accuracy.items() if name == corruption]))
+
+    def figures(self) -> dict[str, Any]:
+        """The figures, for JSON."""
+        means = {"clean": self.clean, "mean": self.mean, "relative": self.relative, "groups": self.groups}
+        return {"model": self.model, "domain": self.domain, **means, "worst": self.worst[0]}
+
+
+def group_of(corruption: str) -> str:
+    """The group of a corruption; plug-ins that name none are extra."""
+    return CORRUPTIONS[corruption].metadata.get("group", "extra") if corruption in CORRUPTIONS else "extra"
+
+
+def corrupted_of(evidence: Evidence) -> list[Corrupted]:
+    """One for each model and domain that was corrupted."""
+    found = []
+    for part in evidence.where(probe="corrupt").by("model", "domain"):
+        first = part[0]
+        clean = repeats_in(evidence.where(probe="clean", model=first.model, domain=first.domain))
+        accuracy = {(one.fact("corruption"), one.fact("severity")): one.values().mean for one in repeats_in(part)}
+        before = clean[0].values().mean if clean else None
+        found.append(Corrupted(first.model, first.domain, before, accuracy, str(first.fact("constants"))))
+    return found
+
+
+def corrupted_map(corrupted: Sequence[Corrupted], domain: str) -> Chart:
+    """Corruptions by model, the mean over severities, on one domain."""
+    here = [one for one in corrupted if one.domain == domain]
+    names = list(dict.fromkeys(name for one in here for name in one.names))
+    cells = [(one.model, name, one.of(name)) for one in here for name in one.names]
+    severities = len({severity for one in here for _, severity in one.accuracy})
+    title = f"accuracy on {domain}, mean over {severities} severities" if severities > 1 else f"accuracy on {domain}"
+    return heat_map("corrupted", cells, rows=[one.model for one in here], columns=names, title=title)
+
+
+def _records(corrupted: Sequence[Corrupted]) -> Iterator[list[Any]]:
+    for one in corrupted:
+        for (name, severity), value in one.accuracy.items():
+            clean = "" if one.clean is None else one.clean
+            yield [one.model, one.domain, name, group_of(name), severity, value, clean, one.constants]
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"

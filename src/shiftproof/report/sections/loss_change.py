@@ -1,0 +1,76 @@
+"""How much the loss can change within a threat: what gradients found, and what is proven."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from shiftproof.evidence import Evidence
+from shiftproof.report.estimates import estimate, repeats_in
+from shiftproof.report.section import SECTIONS, Section
+from shiftproof.report.tables import Cell, Heading, Records, Row, Table, number_cell
+from shiftproof.types import Estimate
+
+__all__ = ["LossChange", "LossChanges", "loss_changes_of"]
+
+
+@dataclass(frozen=True)
+class LossChange:
+    """Of one model on one domain: by how much the loss changes within a threat, as found and as proven."""
+
+    model: str
+    domain: str
+    title: str
+    found: Estimate
+    proven: Estimate | None
+
+    @property
+    def threat(self) -> str:
+        """The norm and size of the threat."""
+        return self.title.split(", ")[-1]
+
+
+@SECTIONS.register("loss-change")
+class LossChanges(Section):
+    """How much the loss can change within a threat: what gradients found, and what is proven."""
+
+    title = "How much the loss can change"
+    order = 1000
+
+    def applies(self) -> bool:
+        """Whether it was measured."""
+        return len(self.report.evidence.where(probe="input-robustness")) > 0
+
+    def tables(self) -> list[Table]:
+        """A row for each model, domain and threat."""
+        rows, records = [], []
+        for one in loss_changes_of(self.report.evidence):
+            proven = Cell("-") if one.proven is None else number_cell(one.proven)
+            cells = [self.report.row_name(one.model, one.domain), Cell(one.threat), number_cell(one.found), proven]
+            rows.append(Row(cells, tint=one.domain == self.report.target))
+            for metric, e in (("found, at least", one.found), ("proven, at most", one.proven)):
+                if e is not None:
+                    records.append([one.model, one.domain, one.threat, metric, e.value, e.low, e.high, e.n])
+        heads = [Heading("threat"), Heading("found", ("at least",)), Heading("proven", ("at most",))]
+        columns = ["model", "domain", "threat", "metric", "value", "low", "high", "n"]
+        return [Table("loss-change", [Heading("model, domain"), *heads], rows, Records(columns, records))]
+
+    def words(self) -> list[str]:
+        """What is a lower bound, and what an upper one."""
+        return [
+            "The mean over samples of the largest change of the cross-entropy within the threat: what gradients found "
+            "is a lower bound, what interval arithmetic through the layers gives is an upper one."
+        ]
+
+
+def loss_changes_of(evidence: Evidence) -> list[LossChange]:
+    """One for each model, domain and threat."""
+    changes = []
+    for part in evidence.where(probe="input-robustness").by("model", "setting"):
+        for one in repeats_in(part):
+            bound = one.values("loss_bound")
+            proven = None if np.isnan(bound.mean) else estimate(bound, exact=False, limits=None)
+            found = estimate(one.values("loss_change"), exact=False, limits=None)
+            changes.append(LossChange(one.model, one.domain, one.first.title, found, proven))
+    return changes

@@ -1,0 +1,167 @@
+"""Clean, attacked, corrupted and certified side by side, on the same samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from shiftproof.evidence import Evidence, seen_note
+from shiftproof.report.accuracy import domain_cells, domain_headings
+from shiftproof.report.measures import Measure, measures_of, shared_rows
+from shiftproof.report.section import SECTIONS, Section
+from shiftproof.report.tables import Cell, Heading, Records, Row, Table
+from shiftproof.types import Estimate
+
+__all__ = ["Line", "Measures", "SideBySide", "side_by_side"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the table: a measure of a model on each domain, and what is lost between sources and target."""
+
+    measure: Measure
+    accuracy: dict[str, Estimate]
+    gap: Estimate | None
+
+    @property
+    def model(self) -> str:
+        """Model name."""
+        return self.measure.model
+
+    def note(self, domain: str | None = None) -> str:
+        """A note beside the figure of a domain, or beside the gap, if its samples may have been trained on."""
+        return seen_note(self.measure.seen_in(self.accuracy if domain is None else [domain]))
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """All measures of all models, one row each, on sources and target.
+
+    `beyond` is how many samples of a domain some probes measured, where not all did: rows are of those that all did.
+    """
+
+    sources: tuple[str, ...]
+    target: str | None
+    rows: list[Line]
+    beyond: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def note(self) -> str:
+        """On which samples the rows stand, if these are not all."""
+        if not self.beyond or not self.rows:
+            return ""
+        first = self.rows[0].accuracy
+        counts = ", ".join(f"{domain} {first[domain].n} of {count}" for domain, count in self.beyond.items())
+        return (
+            f"Every row is of the samples that all probes measured ({counts}), the first of one order; accuracy "
+            "on samples as they are was measured on all"
+        )
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """Sources, then the target."""
+        return self.sources if self.target is None else (*self.sources, self.target)
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one kind of measure, so that something stands side by side."""
+        return len({row.measure.kind for row in self.rows}) > 1
+
+    def records(self) -> Records:
+        """One line for each number, in full."""
+        columns = ["model", "measure", "classifier", "norm", "size", "domain", "value", "low", "high", "n"]
+        rows: list[list[Any]] = []
+        for row in self.rows:
+            one = row.measure
+            head = [one.model, one.title, one.classifier, one.norm, one.size]
+            numbers = [(domain, row.accuracy[domain]) for domain in self.domains]
+            for domain, e in numbers + ([] if row.gap is None else [("gap", row.gap)]):
+                seen = one.seen_in(self.domains if domain == "gap" and e is row.gap else [domain])
+                rows.append([*head, domain, e.value, e.low, e.high, e.n, seen])
+        return Records([*columns, "seen_in_training"], rows)
+
+    def to_table(self, about: Mapping[str, str]) -> Table:
+        """A row for each measure, below the name of its model and what that is about."""
+        counts = {domain: self.rows[0].accuracy[domain].n for domain in self.domains} if self.rows else {}
+        rows = []
+        for row in self.rows:
+            one = row.measure
+            guaranteed = one.kind == "certified"
+            who = "the model itself" if one.classifier == "base" else f"{one.classifier} classifier"
+            name = Cell(one.title, (f"{'guaranteed' if guaranteed else 'measured'}, {who}",))
+            notes = {domain: row.note(domain) for domain in self.domains}
+            cells = domain_cells(row.accuracy, row.gap, notes, row.note(), strong=(self.target,))
+            rows.append(Row([name, *cells], one.model, about.get(one.model, ""), mark=guaranteed))
+        headings = [Heading("right, of all samples"), *domain_headings(self.sources, self.target, counts)]
+        return Table("measures", headings, rows, self.records())
+
+    def figures(self) -> list[dict[str, Any]]:
+        """All that was measured, one object a row, for JSON."""
+        return [
+            {
+                "model": row.model,
+                "kind": row.measure.kind,
+                "title": row.measure.title,
+                "classifier": row.measure.classifier,
+                "norm": row.measure.norm,
+                "size": row.measure.size,
+                "n": {domain: e.n for domain, e in row.accuracy.items()},
+                "value": {domain: e.value for domain, e in row.accuracy.items()},
+                "interval": {domain: [e.low, e.high] for domain, e in row.accuracy.items()},
+                "gap": None if row.gap is None else row.gap.value,
+                "gap_interval": None if row.gap is None else [row.gap.low, row.gap.high],
+                "seen_in_training": {domain: row.measure.seen_in([domain]) for domain in row.accuracy},
+                "gap_seen_in_training": None if row.gap is None else row.measure.seen_in(row.accuracy),
+            }
+            for row in self.rows
+        ]
+
+
+def side_by_side(evidence: Evidence, sources: Sequence[str], target: str | None, seed: int = 0) -> SideBySide:
+    """Rows by model, in the order clean, attacked, corrupted, certified; of the samples that all probes measured."""
+    whole, evidence = evidence, shared_rows(evidence)
+    domains = (*sources, *([target] if target else []))
+    rows = []
+    for model in evidence.distinct("model"):
+        for measure in measures_of(evidence.where(model=model), model):
+            if set(domains) <= set(measure.samples):
+                lost = measure.gap(sources, target, seed) if target is not None else None
+                rows.append(Line(measure, {domain: measure.at(domain) for domain in domains}, lost))
+    counts, shared = ({domain: _samples_of(some, domain) for domain in domains} for some in (whole, evidence))
+    beyond = {domain: count for domain, count in counts.items() if count != shared[domain]}
+    return SideBySide(tuple(sources), target, rows, beyond)
+
+
+def _samples_of(evidence: Evidence, domain: str) -> int:
+    """How many samples of a domain any probe measured."""
+    return len({sample for one in evidence.where(domain=domain) for sample in one["id"].tolist()})
+
+
+@SECTIONS.register("measures")
+class Measures(Section):
+    """Clean, attacked, corrupted and certified side by side, on the same samples."""
+
+    title = "Clean, attacked, corrupted, guaranteed: the same samples"
+    order = 600
+
+    def applies(self) -> bool:
+        """Whether there is more than one kind of measure."""
+        return self.report.measures.several
+
+    def tables(self) -> list[Table]:
+        """A row for each model and measure."""
+        return [self.report.measures.to_table(self.report.models)]
+
+    def words(self) -> list[str]:
+        """What the rows are, and in which order they do not stand."""
+        return [
+            f"{self.report.measures.note or 'Every row is of the same samples'}. Small figures are 95 % intervals, in "
+            "percent; the gap is the mean over sources less the unseen domain. A better attack can only lower the "
+            "accuracy under attack; a guarantee stays. Rows of different classifiers stand beside each other, and no "
+            f"order between them is claimed. {self.report.measured_on}"
+        ]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """One object a row."""
+        return self.report.measures.figures()

@@ -1,0 +1,152 @@
+"""What an audit asks, at several efforts: clean, attacked, corrupted and certified, from very hard to a quick look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shiftproof.attacks.ensemble import Ensemble
+from shiftproof.attacks.pgd import PGD
+from shiftproof.attacks.spatial import Spatial
+from shiftproof.catalogue import options_of
+from shiftproof.certification import Certifier
+from shiftproof.certification.sampling.stopping import Radii
+from shiftproof.errors import ModelError, UsageError
+from shiftproof.perturbations.deformation import Ball, Deformation
+from shiftproof.perturbations.noise import Noise
+from shiftproof.perturbations.threat import Threat
+from shiftproof.probes import PROBES, Probe
+from shiftproof.probes.attack import Attack
+from shiftproof.probes.certify import Certify
+from shiftproof.probes.clean import Clean
+from shiftproof.probes.corrupt import Corrupt
+from shiftproof.runs.prepare import Prepared
+from shiftproof.types import Finding
+
+__all__ = ["DEFAULT", "EFFORTS", "Effort", "Questions", "applicable"]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard every question is asked: votes of a certificate, severities, steps and queries of attacks.
+
+    `copies` are noisy copies on which a smoothed classifier is attacked, `votes` those that judge.
+    """
+
+    n: int
+    severities: tuple[int, ...]
+    steps: int
+    targets: int
+    queries: int
+    smoothed_steps: int
+    copies: int
+    votes: int
+
+
+EFFORTS = (
+    Effort(100_000, (1, 2, 3, 4, 5), 100, 9, 5_000, 40, 32, 2_000),
+    Effort(10_000, (1, 2, 3, 4, 5), 100, 9, 1_000, 20, 16, 1_000),
+    Effort(5_000, (1, 3, 5), 50, 5, 500, 20, 8, 1_000),
+    Effort(2_000, (1, 3, 5), 30, 3, 300, 10, 8, 500),
+    Effort(1_000, (3,), 20, 1, 100, 10, 4, 300),
+)
+"""From the greatest to the least."""
+DEFAULT = EFFORTS[1]
+"""Without a budget."""
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What an audit is asked to measure.
+
+    Args:
+        certifiers: Each with the names of those of its options that were told; others are the effort's.
+        severities: Of corruptions; None leaves them to the effort.
+        also: Names of further probes.
+        radii: Votes stop once these and the sizes of attacks in the same norm are decided; None counts them all.
+    """
+
+    threats: tuple[Ball, ...]
+    certifiers: tuple[tuple[Certifier, frozenset[str]], ...]
+    corruptions: tuple[str, ...]
+    severities: tuple[int, ...] | None = None
+    also: tuple[str, ...] = ()
+    radii: tuple[float, ...] | None = None
+
+    def probes(self, effort: Effort) -> list[Probe]:
+        """The probes of a study: clean, attacks, attacks on what is smoothed, corruptions, certificates."""
+        probes: list[Probe] = [Clean(), *(Attack(_attack(threat, effort)) for threat in self.threats)]
+        for noise in self._noises():
+            probes += [_on_smoothed(threat, noise, effort) for threat in self.threats if _same_ball(noise, threat)]
+        if self.corruptions:
+            probes.append(Corrupt(self.corruptions, self.severities or effort.severities))
+        probes += [PROBES.create(name, self._usual(name)) for name in self.also]
+        return [*probes, *(Certify(self._voting(one, told, effort)) for one, told in self.certifiers)]
+
+    def _voting(self, certifier: Certifier, told: frozenset[str], effort: Effort) -> Certifier:
+        """A certifier with the votes of an effort, and when they stop, unless that was told."""
+        known, changes = options_of(type(certifier)), dict[str, Any]()
+        if "n" in known and "n" not in told:
+            changes["n"] = effort.n
+        if self.radii is not None and "stop" in known and "stop" not in told and certifier.noise is not None:
+            noise = certifier.noise
+            sizes = [threat.eps for threat in self.threats if _same_ball(noise, threat)] or [noise.scale]
+            changes["stop"] = Radii([0.0, *sizes, *self.radii])
+        return replace(certifier, **changes)  # type: ignore[type-var]
+
+    def _usual(self, probe: str) -> dict[str, Any]:
+        """What another probe needs: the first threat to pixels, if it is about one."""
+        if "threat" not in PROBES[probe].options:
+            return {}
+        pixels = [threat for threat in self.threats if isinstance(threat, Threat)]
+        if not pixels:
+            raise UsageError(f"the probe {probe!r} needs a threat to pixels, such as --threat l2:0.5")
+        return {"threat": pixels[0]}
+
+    def _noises(self) -> list[Noise]:
+        """Of certificates that speak of a vote under noise: the same vote is attacked."""
+        certifiers = [one for one, _ in self.certifiers if one.classifier == "smoothed"]
+        return [one.noise for one in certifiers if one.noise is not None]
+
+
+def applicable(questions: Questions, prepared: Prepared) -> tuple[Questions, list[Finding]]:
+    """The questions without certificates and corruptions that do not apply, and why they do not.
+
+    Other probes must apply: what they say against the model or the data is an error.
+    """
+    (model,), data = prepared.models.values(), prepared.data
+    findings: list[Finding] = []
+    if questions.corruptions:
+        try:
+            Corrupt().check(model, data.measured[-1], data.training)
+        except UsageError as error:
+            findings.append(Finding("warn", "not-corrupted", str(error)))
+            questions = replace(questions, corruptions=())
+    for probe in replace(questions, certifiers=()).probes(DEFAULT):
+        probe.check(model, data.measured[-1], data.training)
+    able = []
+    for certifier, told in questions.certifiers:
+        try:
+            Certify(certifier).check(model, data.measured[-1], data.training)
+            able.append((certifier, told))
+        except ModelError as error:
+            findings.append(Finding("warn", "not-certified", f"{certifier.name}: nothing is certified: {error}"))
+    return replace(questions, certifiers=tuple(able)), findings
+
+
+def _attack(threat: Ball, effort: Effort) -> Ensemble | Spatial:
+    if isinstance(threat, Deformation):
+        return Spatial(threat)
+    return Ensemble(threat, steps=effort.steps, targets=effort.targets, queries=effort.queries)  # type: ignore[arg-type]
+
+
+def _on_smoothed(threat: Ball, noise: Noise, effort: Effort) -> Attack:
+    """The same ball around the samples of a majority vote under noise."""
+    spatial = isinstance(threat, Deformation)
+    attack = Spatial(threat) if spatial else PGD(threat, steps=effort.smoothed_steps, loss="margin")  # type: ignore[arg-type]
+    return Attack(attack, smoothed=noise, samples=effort.copies, votes=effort.votes)
+
+
+def _same_ball(noise: Noise, threat: Ball) -> bool:
+    """Whether certificates under the noise are radii in the threat's norm."""
+    return (noise.norm, noise.units) == (threat.norm, threat.units)
