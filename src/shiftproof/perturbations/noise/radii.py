@@ -1,7 +1,5 @@
 """Radii from bounds on probabilities, and the checks that noises share."""
 
-import math
-
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
@@ -9,7 +7,7 @@ from scipy.special import ndtri
 from shiftproof.errors import UsageError
 from shiftproof.types import FloatArray
 
-__all__ = ["NOT_ADDED", "ONCE", "check_scale", "check_shape", "margin", "normal_radius"]
+__all__ = ["NOT_ADDED", "ONCE", "check_shape", "margin", "normal_radius"]
 
 ONCE = "inside one interpolation of the clean image; an image that is handed in already deformed is not covered"
 NOT_ADDED = "two such deformations in a row are not one with the sum of their parameters"
@@ -36,15 +34,6 @@ def margin(miss: ArrayLike, rival: ArrayLike) -> FloatArray:
     """
     miss, rival = _bounds(miss, rival)
     return (1 - miss) - rival
-
-
-def check_scale(name: str, value: object, most: float = math.inf, hint: str = "") -> None:
-    """Refuse a scale that is no finite number above 0 and at most `most`."""
-    if not (
-        isinstance(value, int | float | np.floating) and value is not True and 0 < value <= most and value < math.inf
-    ):
-        limit = "" if most == math.inf else f" and at most {most:g}"
-        raise UsageError(f"{name} is {value!r}; it should be a finite number above 0{limit}{hint}")
 
 
 def check_shape(shape: tuple[int, ...]) -> None:
