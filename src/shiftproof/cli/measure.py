@@ -60,7 +60,8 @@ def finish(run: Run, require: Sequence[str] | None, json: bool, failed: bool = F
 
 def show_repeat(run: Run) -> None:
     """The command that repeats the noise, where its seed was drawn for the run."""
-    if run.study.trains or "seed" in run.study.model_fields_set:
+    drawn = any(one.classifier != "base" and one.fact("alpha") != 0 for one in run.evidence)
+    if run.study.trains or "seed" in run.study.model_fields_set or not drawn:
         return
     say(f"\nThe seed of the noise, {run.record['noise_seed']}, was drawn for this run. The same draws again:")
     # a command is copied as it is: nothing breaks its line

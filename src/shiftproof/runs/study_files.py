@@ -116,7 +116,8 @@ def _override_all_models(document: dict[str, Any], override: str) -> None:
     models = document.get("models")
     key = override.split("=")[0].split(".")[0]
     if key in set(ModelSpec.model_fields) - set(Study.model_fields) and isinstance(models, dict):
-        specs = [spec for spec in models.values() if isinstance(spec, dict)]
+        # what is measured as it is has no training to change
+        specs = [spec for spec in models.values() if isinstance(spec, dict) and spec.get("train", True)]
         having = [spec for spec in specs if key in spec] if key == "pretrain" else []
         for spec in having or specs:
             apply_override(spec, override)
