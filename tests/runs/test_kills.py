@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -110,3 +113,84 @@ def ends_the_same(verb: str, times: int) -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_killed_ten_times(verb: str) -> None:
     ends_the_same(verb, 10)
+
+
+NURSERY = """
+import json, os, sys
+import shiftproof.cli.main, shiftproof.runs.audit, shiftproof.runs.verify, shiftproof.report.page, vl_convert, pydantic
+import torch
+torch.set_num_threads(1)
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open("log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 1)
+        os.dup2(1, 2)
+        shiftproof.cli.main.main(json.loads(line))
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+"""Starts commands as its children, which have all imports behind them: two kills of every verb then take seconds."""
+SMALLER = {
+    "train": [*VERBS["train"][:-3], "training.steps=500", "--seed", "1"],
+    "certify": ["certify", *DATA, *MODEL, "--limit", "20", "--n", "3000", "--sigma", "0.25,0.5", "--seed", "1"],
+    "attack": ["attack", *DATA, *MODEL, "--limit", "64", "--threat", "l2:0.5", "--eps", "0.1,0.5", "--seed", "1"],
+    "run": ["run", "study.yaml", "--set", "training.steps=200", "--limit", "20"],
+    "audit": ["audit", *DATA, *MODEL, "--target", "e=0.9", "--limit", "8", "--n", "500", "--corruptions", "fog"]
+    + ["--severities", "3", "--threat", "l2:0.3", "--seed", "1"],
+}
+
+
+class Nursery:
+    """A process whose children run commands."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-c", NURSERY]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
+        )
+
+    def run(self, arguments: list[str], kill_after: float | None = None) -> int:
+        """The exit code; -9 if it was killed after so many seconds."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(arguments) + "\n")
+        self.process.stdin.flush()
+        child = int(self.process.stdout.readline())
+        if kill_after is not None:
+            timer = threading.Timer(kill_after, os.kill, (child, signal.SIGKILL))
+            timer.start()
+        code = int(self.process.stdout.readline())
+        if kill_after is not None:
+            timer.cancel()
+        return code
+
+
+@pytest.mark.usefixtures("_made")
+@pytest.mark.parametrize("verb", SMALLER)
+def test_killed_twice(verb: str) -> None:
+    nursery, generator = Nursery(), random.Random(verb)
+    try:
+        whole, killed = ([*SMALLER[verb], "--out", name, "--workers", "1"] for name in ("whole", "killed"))
+        began = time.monotonic()
+        assert nursery.run(whole) in (0, 2), Path("log.txt").read_text()
+        seconds = time.monotonic() - began
+        hits = 0
+        for _ in range(8):
+            began = time.monotonic()
+            if nursery.run(killed, generator.uniform(0.1, 0.8) * seconds) == -signal.SIGKILL:
+                hits += 1
+                if hits == 2:
+                    break
+            else:
+                # it was done before its time came: from the beginning, and sooner
+                shutil.rmtree("killed")
+                hits, seconds = 0, time.monotonic() - began
+        assert hits == 2
+        assert nursery.run(killed) in (0, 2), Path("log.txt").read_text()
+        same(Path("whole"), Path("killed"))
+        assert nursery.run(["report", "killed", "--format", "csv"]) == 0
+        assert nursery.run(["verify", "killed", "--part", "2", "--seed", "1"]) == 0, Path("log.txt").read_text()
+    finally:
+        nursery.process.kill()
+        nursery.process.communicate()

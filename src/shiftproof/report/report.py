@@ -154,8 +154,8 @@ class Report:
         if len(seeds) < 2:
             return []
         return [
-            f"Every model was trained with {len(seeds)} seeds ({', '.join(map(str, seeds))}), and figures are means over "
-            "them. Intervals count samples, or groups of them, by a bootstrap, and seeds by their t interval."
+            f"Every model was trained with {len(seeds)} seeds ({', '.join(map(str, seeds))}), and figures are means "
+            "over them. Intervals count samples, or groups of them, by a bootstrap, and seeds by their t interval."
         ]
 
     @property
