@@ -135,8 +135,10 @@ SMALLER = {
     "certify": ["certify", *DATA, *MODEL, "--limit", "20", "--n", "3000", "--sigma", "0.25,0.5", "--seed", "1"],
     "attack": ["attack", *DATA, *MODEL, "--limit", "64", "--threat", "l2:0.5", "--eps", "0.1,0.5", "--seed", "1"],
     "run": ["run", "study.yaml", "--set", "training.steps=200", "--limit", "20"],
-    "audit": ["audit", *DATA, *MODEL, "--target", "e=0.9", "--limit", "8", "--n", "500", "--corruptions", "fog"]
-    + ["--severities", "3", "--threat", "l2:0.3", "--seed", "1"],
+    "audit": [
+        *("audit", *DATA, *MODEL, "--target", "e=0.9", "--limit", "8", "--n", "500", "--seed", "1"),
+        *("--corruptions", "fog", "--severities", "3", "--threat", "l2:0.3"),
+    ],
 }
 
 
