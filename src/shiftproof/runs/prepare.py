@@ -54,6 +54,8 @@ class Prepared:
         for name, model in self.models.items():
             config["models"][name]["weights"] = fingerprint(model)
         config["fingerprints"] = {domain.name: domain.fingerprint for domain in self.data.domains}
+        # whoever names all sources asks the same as who names none
+        config["source"] = sorted(self.data.sources.names)
         if not self.study.trains:
             # the seed keys noise alone, and is compared with the one that the run has stored
             config.pop("seed", None)
@@ -75,12 +77,11 @@ class Prepared:
 
     def with_probes(self, probes: Sequence[Probe], efforts: Sequence[Sequence[Probe]] = ()) -> Prepared:
         """The same models and data, measured by other probes."""
-        study = self.study.changed(probes=tuple(probes))
-        cards = list(self.cards.values())
-        data = self.data
+        cards, data = list(self.cards.values()), self.data
+        study = _with_calibration(self.study.changed(probes=tuple(probes)), cards)
         if any(probe.calibrates for probe in probes):
-            data = replace(load_study_data(study, data.left_out, cards=cards), left_out=data.left_out)
-            study = _with_calibration(study, cards)
+            # what adapts a model is not measured, so that other samples are now
+            data = load_study_data(study, data.left_out, cards=cards)
         _check_probes(study, data, self.models)
         return replace(self, study=study, data=data, efforts=tuple(map(tuple, efforts)))
 

@@ -125,6 +125,9 @@ def _hashes(run: Run, data: StudyData, models: dict[Member, nn.Module]) -> Itera
             yield Finding("pass", f"{kind}-same", f"{kind} of {', '.join(hashes)} are those that the run recorded")
     for member, model in models.items():
         answers = run.record.get("behaviour", {}).get(member.key, {})
+        if run.evidence.rows and not answers:
+            message = f"run.json does not say how {member.title} answered when it was measured; it was edited"
+            yield Finding("fail", "behaviour-missing", message)
         for domain in data.measured if answers else ():
             differs = difference(answers.get(domain.name, []), behaviour_of(model, domain))
             if differs:
