@@ -177,7 +177,7 @@ class TestCorrupted:
         measure = next(one for one in measures_of(parts, "m") if one.kind == "corrupted")
         assert measure.at("sketch").value == pytest.approx(0.3)
         assert measure.at("sketch").n == N
-        assert set(np.unique(measure.samples["sketch"].values)) <= {0.0, 0.25, 0.5, 0.75, 1.0}
+        assert set(np.unique(measure.samples["sketch"].averaged.values)) <= {0.0, 0.25, 0.5, 0.75, 1.0}
 
 
 class TestMatrix:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from shiftproof.errors import ConformanceError
 from shiftproof.evidence import Column, Evidence, Measurement
 from shiftproof.report import SECTIONS, Report, Section, write_report
 from shiftproof.report.chart import Chart, by_colour, layer, make_chart, numbers_axis, share_axis
@@ -232,6 +233,16 @@ def test_a_section_of_a_plug_in_is_in_page_tables_figures_and_json(plug_in: type
     assert "<svg" in (tmp_path / "figures" / "worst-class.svg").read_text()
     numbers = json.loads((tmp_path / "report.json").read_text())["sections"]["worst-class"]
     assert numbers == {"worst-class": [{"model": "m", "worst": "=dog, of two"}]}
+
+
+@pytest.mark.parametrize(("name", "sentence"), [("accuracy", "both have a table"), ("../up", "no name for a file")])
+def test_a_table_of_a_plug_in_has_a_file_of_its_own(
+    plug_in: type[Section], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, sentence: str
+) -> None:
+    monkeypatch.setattr(plug_in, "tables", lambda self: [Table(name, [Heading("a")], [Row([Cell("b")])])])
+    with pytest.raises(ConformanceError, match=sentence):
+        write_report(applying("measures", tmp_path), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_section_should_derive_from_the_base() -> None:

@@ -67,6 +67,8 @@ def _show(run: Run) -> None:
     for one in content.probe_tables:
         say(f"{one.title} ({one.classifier} classifier):")
         show_accuracy(one.table)
+    for sentence in content.seed_words:
+        say(f"{sentence}\n")
     show_findings(content.findings)
     say(f"\nreport  {run.folder / 'report.html'}\nrun     {run.folder}")
 

@@ -12,7 +12,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from shiftproof.errors import UnknownName
+from shiftproof.errors import ConformanceError, UnknownName
+from shiftproof.evidence import slug
 from shiftproof.execution import write_atomically
 from shiftproof.report.chart import Chart
 from shiftproof.report.report import Report
@@ -58,9 +59,16 @@ def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS)
 
 
 def _tables_by_name(report: Report) -> dict[str, list[Table]]:
+    """The tables that share a file: those of one section that have one name."""
     tables: dict[str, list[Table]] = {}
-    for section in report.sections.values():
+    owners: dict[str, str] = {}
+    for owner, section in report.sections.items():
         for table in section.tables():
+            if (other := owners.setdefault(table.name, owner)) != owner:
+                both = f"the sections {other!r} and {owner!r} both have a table {table.name!r}"
+                raise ConformanceError(f"{both}; give one of them another name")
+            if slug(table.name) != table.name:
+                raise ConformanceError(f"section {owner!r}: {table.name!r} is no name for a file")
             tables.setdefault(table.name, []).append(table)
     return tables
 

@@ -159,7 +159,8 @@ class Measures(Section):
             f"{self.report.measures.note or 'Every row is of the same samples'}. Small figures are 95 % intervals, in "
             "percent; the gap is the mean over sources less the unseen domain. A better attack can only lower the "
             "accuracy under attack; a guarantee stays. Rows of different classifiers stand beside each other, and no "
-            f"order between them is claimed. {self.report.measured_on}"
+            f"order between them is claimed. {self.report.measured_on}",
+            *self.report.seed_words,
         ]
 
     def to_json(self) -> list[dict[str, Any]]:
