@@ -21,6 +21,7 @@ KINDS = (
     "attacks",
     "certifiers",
     "probes",
+    "sections",
     "studies",
 )
 
@@ -83,6 +84,10 @@ def _entries(kind: str) -> list[dict[str, Any]]:
         from shiftproof.runs import find_study, list_studies
 
         return [{"name": name, "summary": find_study(name).title} for name in list_studies()]
+    if kind == "sections":
+        from shiftproof.report import SECTIONS
+
+        return [{"name": entry.name, "summary": entry.summary} for entry in SECTIONS]
     if kind == "training":
         return _settings()
     from shiftproof.attacks import ATTACKS
