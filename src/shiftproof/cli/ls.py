@@ -40,7 +40,7 @@ def command(
     if kind is not None and name is not None:
         known = [entry["name"] for entry in listing[kind]]
         if name not in known:
-            raise UnknownName(kind, name, known)
+            raise UnknownName(kind.removesuffix("s"), name, known)
         listing = {kind: [entry for entry in listing[kind] if entry["name"] == name]}
     if json:
         show_json(listing)

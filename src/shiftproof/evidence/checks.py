@@ -26,7 +26,7 @@ def constant_findings(evidence: Evidence) -> Iterator[Finding]:
                 message = (
                     f"{part[0].model_title}: {title}{which} gives one answer to every sample of {', '.join(constant)}"
                 )
-                yield Finding("warn", "constant-answer", f"{message}, and is robust there in that alone")
+                yield Finding("warn", "constant-answer", f"{message}, so that its robustness there means nothing")
 
 
 def _is_constant(one: Measurement) -> bool:

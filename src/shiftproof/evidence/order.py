@@ -40,8 +40,8 @@ def order_summary(evidence: Evidence) -> list[Finding]:
         )
         return [Finding("warn", "sandwich-untested", message)]
     message = (
-        f"certified <= attacked <= clean: {measured:,} certified classes were measured again as they are, and "
-        f"{attacked:,} well within their radius under attack, and all were kept"
+        f"certified <= attacked <= clean: no certificate is contradicted; {measured:,} were checked on clean samples, "
+        f"{attacked:,} under an attack well within their radius"
     )
     return [Finding("pass", "sandwich-holds", message)]
 

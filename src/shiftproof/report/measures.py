@@ -108,7 +108,8 @@ def _corrupted(rows: Evidence, model: str) -> Iterator[Measure]:
     if len(corrupted):
         kinds = len(corrupted.distinct("corruption"))
         levels = sorted(int(level) for level in corrupted.distinct("severity"))
-        span = f"{levels[0]} to {levels[-1]}" if len(levels) > 2 else " and ".join(map(str, levels))
+        whole = len(levels) > 2 and levels == list(range(levels[0], levels[-1] + 1))
+        span = f"{levels[0]} to {levels[-1]}" if whole else ", ".join(map(str, levels))
         title = f"corrupted: mean of {kinds}, severity {span}"
         samples = {part[0].domain: _mean_by_sample(part) for part in corrupted.by("domain")}
         yield Measure(model, "corrupted", title, "base", samples)
@@ -120,11 +121,11 @@ def _certified(rows: Evidence, model: str, attacked: Sequence[Measure]) -> Itera
         matching = [one.size for one in attacked if one.size and (one.norm, one.units) == (first.norm, first.units)]
         # at the sizes of attacks in the same norm, so that the two stand side by side
         for radius in dict.fromkeys([0.0, *(matching or [first.scale])]):
-            within = f"{first.norm} {eps_text(radius, first.norm)}" if radius else "any radius"
+            within = f"within {first.norm} {eps_text(radius, first.norm)}" if radius else "at all"
             yield Measure(
                 model,
                 "certified",
-                f"certified within {within}, {first.title}",
+                f"certified {within}, {first.title}",
                 first.classifier,
                 {one.domain: one.values(radius) for one in series},
                 first.norm,

@@ -155,7 +155,8 @@ class Report:
             return []
         return [
             f"Every model was trained with {len(seeds)} seeds ({', '.join(map(str, seeds))}), and figures are means "
-            "over them. Intervals count samples, or groups of them, by a bootstrap, and seeds by their t interval."
+            "over them. Intervals count samples, or groups of them, by a bootstrap, and seeds by their t interval, "
+            f"which is wide for few seeds{': of two it says next to nothing' if len(seeds) == 2 else ''}."
         ]
 
     @property

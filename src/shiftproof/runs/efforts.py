@@ -90,8 +90,9 @@ class Questions:
             changes["n"] = effort.n
         if self.radii is not None and "stop" in known and "stop" not in told and certifier.noise is not None:
             noise = certifier.noise
-            sizes = [threat.eps for threat in self.threats if _same_ball(noise, threat)] or [noise.scale]
-            changes["stop"] = Radii([0.0, *sizes, *self.radii])
+            sizes = [threat.eps for threat in self.threats if _same_ball(noise, threat)]
+            # findings speak of the scale of the noise, so that it is decided too
+            changes["stop"] = Radii([0.0, noise.scale, *sizes, *self.radii])
         return replace(certifier, **changes)  # type: ignore[type-var]
 
     def _usual(self, probe: str) -> dict[str, Any]:

@@ -174,7 +174,10 @@ def _files(run: Run, data: StudyData, models: dict[Member, nn.Module]) -> Iterat
     for path in [*expected, *(path for path in files if path not in expected)]:
         where = "/".join(path.parts[-3:])
         if path not in files:
-            code, what = "rows-missing", "the study asks for it, and it is not there"
+            code, what = (
+                "rows-missing",
+                "the study asks for it, and it is not there: the run is not finished, or the file was removed",
+            )
             faults.append(Finding("fail", code, f"{where}: {what}"))
         elif path not in expected:
             code, what = "evidence-unexpected", "the study asks for no such rows"

@@ -77,7 +77,7 @@ class Certified(Section):
     def _table(self, series: Sequence[Series]) -> Table:
         radii = self.report.radii_of(series)
         heads = [
-            Heading("any radius" if radius == 0 else f"radius {radius:.4g}", ("certified",), f"r >= {radius:.4g}")
+            Heading("certified at all" if radius == 0 else f"radius {radius:.4g}", ("certified",), f"r >= {radius:.4g}")
             for radius in radii
         ]
         means = [Heading("mean radius", ("all samples",)), Heading("mean radius", ("if right",)), Heading("abstains")]
@@ -101,7 +101,7 @@ class Certified(Section):
         words = [
             f"Certified accuracy: the part of all samples on which the {who} is right and provably stays right within "
             f"the radius ({first.norm}, {first.units}).",
-            f"Small figures are 95 % intervals over samples, in percent{', for this noise' if first.alpha else ''}.",
+            f"Small figures are 95 % intervals, in percent{', for this noise' if first.alpha else ''}.",
         ]
         if any(one.biased for one in series):
             words.append(
