@@ -18,6 +18,7 @@ from shiftproof.certification.certifiers.randomized_smoothing import RandomizedS
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ShiftproofError, UsageError
 from shiftproof.execution import Mode
+from shiftproof.models.outputs import check_copyable
 from shiftproof.perturbations.deformation import Ball, as_ball
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.probes.corrupt import as_corruptions
@@ -177,6 +178,8 @@ def plan_audit(
     progress: Mode = "auto",
 ) -> Planned:
     """Decide how hard every question is asked: the usual effort, or the greatest that fits into the study's budget."""
+    for model in prepared.models.values():
+        check_copyable(model)
     for threat in questions.threats:
         check_size(threat, prepared.data.sources.shape)
     questions, unable = applicable(questions, prepared)

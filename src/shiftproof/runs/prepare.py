@@ -14,7 +14,6 @@ from shiftproof.errors import ShiftproofError, StudyError
 from shiftproof.evidence import slug
 from shiftproof.execution import Mode
 from shiftproof.models.files import fingerprint
-from shiftproof.models.outputs import check_copyable
 from shiftproof.probes import Probe
 from shiftproof.runs.data import StudyData, calibration_domains, data_findings, load_study_data
 from shiftproof.runs.identity import digest, study_identity
@@ -100,8 +99,6 @@ def prepare_study(study: Study, progress: Mode = "off") -> Prepared:
     else:
         data, found = read_data(data, progress)
     models = {name: source.load(data.sources).eval() for name, source in as_they_are.items()}
-    for model in models.values():
-        check_copyable(model)
     _check_probes(study, data, models)
     found += data_findings(data)
     for name, card in cards.items():

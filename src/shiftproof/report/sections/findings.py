@@ -53,8 +53,8 @@ def _finding(row: AccuracyRow, table: AccuracyTable, labels: Mapping[str, Mappin
     here = mean(row.accuracy[source].value for source in table.sources)
     note = f" ({row.note()})" if row.note() else ""
     if all(row.accuracy[source].low <= _constant(source, table.sources, labels) for source in table.sources):
-        message = f"{row.model}: {here:.0%} on the domains it was trained on{note} is not better than always answering with one class"
-        return Finding("warn", "not-learned", message)
+        trained = f"{row.model}: {here:.0%} on the domains it was trained on{note}"
+        return Finding("warn", "not-learned", f"{trained} is not better than always answering with one class")
     if table.target is None or row.gap is None:
         return Finding("pass", "learned", f"{row.model}: {here:.0%} on the domains it was trained on{note}")
     there, guessing = row.accuracy[table.target], 1 / len(labels[table.target])
