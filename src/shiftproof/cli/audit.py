@@ -53,8 +53,7 @@ def command(
     """
     from shiftproof.probes.corrupt import Corrupt
     from shiftproof.report.requirements import Requirement
-    from shiftproof.runs.audit import THREATS, audit_study, plan_audit, questions_of
-    from shiftproof.runs.prepare import prepare_study
+    from shiftproof.runs.audit import THREATS, audit_study, plan_audit, prepare_audit, questions_of
     from shiftproof.runs.sources import ModelSource
 
     began = time.monotonic()
@@ -66,7 +65,7 @@ def command(
     place = {"name": o.absolute(data), **options["data"]}
     asked = {"limit": limit, "budget": budget, "seed": seed, "sample_seed": sample_seed, "split": split}
     study = audit_study(place, audited, audited.title, o.names_of(source), target, asked)
-    prepared = prepare_study(study, "lines")
+    prepared = prepare_audit(study, "lines")
     told = {"noise": noise, "sigma": sigma, "n": n, "alpha": alpha}
     certifiers = _certifiers(prepared, certifier, {k: v for k, v in told.items() if v is not None}, options)
     questions = questions_of(

@@ -33,7 +33,16 @@ from shiftproof.runs.sources import ModelSource
 from shiftproof.runs.spec import Study
 from shiftproof.runs.study_files import validated
 
-__all__ = ["LIMIT", "THREATS", "audit", "audit_study", "plan_audit", "questions_of", "usual_certifiers"]
+__all__ = [
+    "LIMIT",
+    "THREATS",
+    "audit",
+    "audit_study",
+    "plan_audit",
+    "prepare_audit",
+    "questions_of",
+    "usual_certifiers",
+]
 
 LIMIT = 500
 """Samples of a domain that are measured, unless told."""
@@ -103,7 +112,7 @@ def audit(
     )
     # in eval mode for this, and as it was after it
     with frozen(model):
-        prepared = prepare_study(study, progress)
+        prepared = prepare_audit(study, progress)
         chosen = usual_certifiers(prepared) if certifiers is None else list(certifiers)
         asked = [(one, frozenset({"n", "stop"}) if certifiers is not None else frozenset[str]()) for one in chosen]
         questions = questions_of(threats, asked, corruptions, severities, also)
@@ -135,6 +144,14 @@ def audit_study(
         **{key: value for key, value in options.items() if value is not None},
     }
     return validated({key: value for key, value in document.items() if value is not None}, "the audit")
+
+
+def prepare_audit(study: Study, progress: Mode = "off") -> Prepared:
+    """Load data and model; refuse a model that can't be copied, which no certificate could speak of."""
+    prepared = prepare_study(study, progress)
+    for model in prepared.models.values():
+        check_copyable(model)
+    return prepared
 
 
 def usual_certifiers(prepared: Prepared) -> list[Certifier]:
@@ -178,8 +195,6 @@ def plan_audit(
     progress: Mode = "auto",
 ) -> Planned:
     """Decide how hard every question is asked: the usual effort, or the greatest that fits into the study's budget."""
-    for model in prepared.models.values():
-        check_copyable(model)
     for threat in questions.threats:
         check_size(threat, prepared.data.sources.shape)
     questions, unable = applicable(questions, prepared)
