@@ -390,3 +390,35 @@ def test_a_study_may_ask_for_certificates_alone(tmp_path: Path) -> None:
     page = run.export()[0].read_text()
     assert "What is guaranteed" in page
     assert "domain by domain" not in page
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("probes: [{name: certify, alphas: [0.001]}]", "each should be named once"),
+        ("probes: [{name: certify, alphas: [[0.1]]}]", "alphas are"),
+        ("probes: [{name: certify, alphas: x}]", "alphas are"),
+        ("probes: [{name: corrupt, corruptions: 3}]", "corruptions are 3"),
+        ("at_top: true", "only one model can lie at the top"),
+    ],
+)
+def test_values_that_no_probe_or_study_takes_are_one_sentence(change: str, sentence: str) -> None:
+    key = change.split(":")[0]
+    text = "\n".join(line for line in SMALL.splitlines() if not line.startswith(f"{key}:"))
+    with pytest.raises(StudyError, match=sentence):
+        parse_study(f"{text.split('probes:')[0] if key == 'probes' else text}\n{change}\n", "s", "s")
+
+
+def test_a_study_is_the_same_from_wherever_it_is_run(images: Callable[..., Path], tmp_path: Path) -> None:
+    images(count=3)
+    (tmp_path / "s.yaml").write_text("data: {name: 'folder:images', size: 8}\nmodels: {a: {model: mlp}}\n")
+    here = find_study("s.yaml")
+    (tmp_path / "below").mkdir()
+    os.chdir(tmp_path / "below")
+    assert find_study("../s.yaml").to_config() == here.to_config() == find_study(str(tmp_path / "s.yaml")).to_config()
+
+
+def test_what_is_no_study_is_refused() -> None:
+    for value in (3, None, {"data": "digits"}):
+        with pytest.raises(UsageError, match="should be a Study"):
+            run_study(value)  # type: ignore[arg-type]

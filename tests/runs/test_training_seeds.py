@@ -120,6 +120,31 @@ def test_another_seed_copied_in_is_found(seeded: sp.Run, run: Call, tmp_path: Pa
     assert "facts-differ" in codes
 
 
+@pytest.mark.parametrize("left_out", ["seed", "model"])
+def test_a_seed_or_a_model_taken_out_of_a_run_is_found(
+    seeded: sp.Run, run: Call, tmp_path: Path, left_out: str
+) -> None:
+    """Figures could be made better by dropping what is bad."""
+    import shutil
+
+    forged = tmp_path / "forged"
+    shutil.copytree(seeded.folder, forged)
+    record = json.loads((forged / "run.json").read_text())
+    if left_out == "seed":
+        record["study"]["seeds"] = [3, 1]
+    else:
+        del record["study"]["models"]["gray"]
+    (forged / "run.json").write_text(json.dumps(record))
+    for folder in (forged / "evidence").glob("*-2" if left_out == "seed" else "gray-*"):
+        shutil.rmtree(folder)
+    code, _, err = run("report", forged)
+    assert code == 0, err
+    code, out, _ = run("verify", forged, "--part", 1, "--seed", 0, "--json")
+    assert code == 2
+    codes = {one["code"] for one in json.loads(out.splitlines()[-1])["findings"] if one["level"] == "fail"}
+    assert {"record-differs", "model-unexpected"} <= codes
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

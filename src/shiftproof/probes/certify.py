@@ -40,7 +40,12 @@ def as_certifiers(value: Any) -> Any:
 
 def as_alphas(value: Any) -> tuple[float, ...]:
     """Probabilities of error, strictly between 0 and 1."""
-    found = tuple(float(one) for one in value)
+    try:
+        found = tuple(float(one) for one in (value if isinstance(value, list | tuple) else [value]))
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"alphas are {value!r}; they should be numbers between 0 and 1, such as [0.001, 0.01]"
+        ) from error
     for one in found:
         if not 0 < one < 1:
             raise UsageError(f"alpha is {one:g}; it is a probability of error strictly between 0 and 1, such as 0.001")
@@ -72,6 +77,9 @@ class Certify(Probe):
         voting = all(type(one) is RandomizedSmoothing for one in self.certifiers)
         if not self.certifiers:
             raise UsageError("there is no certifier in the list")
+        for one in self.certifiers if self.alphas else ():
+            if len({one.alpha, *self.alphas}) != 1 + len(self.alphas):
+                raise UsageError(f"alphas are {list(self.alphas)} beside {one.alpha:g}; each should be named once")
         if self.alphas and not voting:
             raise UsageError("several alphas are read from the votes of randomized smoothing; give one")
         if len(self.certifiers) > 1 and not voting:

@@ -30,6 +30,8 @@ def as_corruptions(value: Any) -> tuple[str, ...]:
     """Names of corruptions: "standard" (15), "all" (19), a group such as "blur", one, or several with commas."""
     groups = {"standard": STANDARD, "all": (*STANDARD, *EXTRA)}
     found: list[str] = []
+    if not isinstance(value, str | list | tuple):
+        raise UsageError(f"corruptions are {value!r}; they should be names, such as [fog, snow] or standard")
     for name in value.split(",") if isinstance(value, str) else value:
         name = str(name).strip()
         group = tuple(entry.name for entry in CORRUPTIONS if entry.metadata.get("group") == name)

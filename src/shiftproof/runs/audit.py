@@ -116,7 +116,7 @@ def audit(
         chosen = usual_certifiers(prepared) if certifiers is None else list(certifiers)
         asked = [(one, frozenset({"n", "stop"}) if certifiers is not None else frozenset[str]()) for one in chosen]
         questions = questions_of(threats, asked, corruptions, severities, also)
-        requirements = [Requirement.parse(text) for text in require]
+        requirements = [Requirement.parse(text) for text in ([require] if isinstance(require, str) else require)]
         running: dict[str, Any] = {"workers": workers, "progress": progress, "require": requirements}
         planned = plan_audit(prepared, questions, out, strict=strict, **running)
         return run_study(planned, **running)

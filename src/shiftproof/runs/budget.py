@@ -95,6 +95,7 @@ def _on_fewer(planner: _Planner, probes: Probes, each: _Seconds, budget: float, 
     fewest = min(FEWEST, largest)
     if (least := CAREFUL * planner.seconds(probes, each, fewest)) > left:
         costs = planner.costs(probes, each, fewest)
+        costs["training, examining models and the report"] = planner.besides
         dearest = max(costs, key=lambda title: costs[title])
         enough = budget - left + least
         raise UsageError(

@@ -74,7 +74,7 @@ class StudyData:
     @property
     def training(self) -> Domains:
         """What models are trained on, and may be shaped by: no sample of it is measured."""
-        return Domains("training", [train_part(domain) for domain in self.pool or self.sources])
+        return Domains("training", [self._readable(train_part(domain)) for domain in self.pool or self.sources])
 
     @cached_property
     def measured(self) -> list[Domain]:

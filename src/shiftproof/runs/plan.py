@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from shiftproof.errors import CheckFailed
+from shiftproof.errors import CheckFailed, UsageError
 from shiftproof.execution import Mode, parse_duration
 from shiftproof.probes import Probe
 from shiftproof.report.requirements import Requirement
@@ -73,6 +73,8 @@ def plan_run(
     """
     began = time.perf_counter()
     study = find_study(study) if isinstance(study, str) else study
+    if not isinstance(study, Study | Prepared):
+        raise UsageError(f"the study is {study!r}; it should be a Study, the name of one, or the path of a YAML file")
     prepared = prepare_study(study, progress) if isinstance(study, Study) else study
     if strict and (odd := [one for one in prepared.findings if one.level != "pass"]):
         more = f" (and {len(odd) - 1} more)" if len(odd) > 1 else ""

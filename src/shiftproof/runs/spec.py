@@ -158,7 +158,9 @@ class ModelSpec(_Training):
     def _check_as_is(self) -> None:
         """Refuse what nobody has trained, and options of a training that there is not."""
         self.model.check_trained("'train: false' needs a trained one: file:PATH")
-        unused = [key for key in ("objective", "training", "selection", "pretrain") if key in self.model_fields_set]
+        unused = [
+            key for key in ("objective", "training", "selection", "seed", "pretrain") if key in self.model_fields_set
+        ]
         if unused:
             raise UsageError(
                 f"{unused[0]} has no effect on a model that is not trained; leave it or 'train: false' out"
@@ -264,6 +266,8 @@ class Study(BaseModel):
     @model_validator(mode="after")
     def _check_files(self) -> Self:
         """Refuse names under which two models, or a model and a network before its second phase, would share a file."""
+        if self.at_top and len(self.models) > 1:
+            raise _refuse(UsageError("only one model can lie at the top of a folder; this study has several"), "at_top")
         files: dict[str, str] = {}
         for member in self.members:
             if (other := files.setdefault(slug(member.key), member.title)) != member.title:

@@ -58,7 +58,8 @@ def parse_study(text: str, shown: str, name: str, overrides: Iterable[str] = (),
     if not isinstance(document, dict):
         raise StudyError(f"{shown}: a study is a mapping of keys to values; see 'shiftproof ls studies' for examples")
     lines = _lines(root, shown)
-    _start_paths_at(base or Path(), document)
+    if base is not None:
+        _start_paths_at(base, document)
     for override in overrides:
         _override_all_models(document, override)
     document.setdefault("name", name)
@@ -126,16 +127,16 @@ def _override_all_models(document: dict[str, Any], override: str) -> None:
 
 
 def _start_paths_at(base: Path, document: dict[str, Any]) -> None:
-    """Relative paths of folder:, file: and hf: mean a place beside the study, wherever it is run from."""
+    """Relative paths of folder:, file: and hf: mean a place beside the study, wherever it and its run are used from."""
 
     def moved(value: Any) -> Any:
         if isinstance(value, dict):
             return {**value, "name": moved(value.get("name"))} if "name" in value else value
         for kind in ("folder:", "file:"):
             if isinstance(value, str) and value.startswith(kind):
-                return f"{kind}{base / value.removeprefix(kind)}"
+                return f"{kind}{(base / value.removeprefix(kind)).resolve()}"
         if isinstance(value, str) and value.startswith("hf:") and (base / value[3:]).is_dir():
-            return f"hf:{base / value[3:]}"
+            return f"hf:{(base / value[3:]).resolve()}"
         return value
 
     if "data" in document:

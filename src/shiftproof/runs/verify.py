@@ -25,7 +25,7 @@ from shiftproof.probes.certify import Certify
 from shiftproof.runs.data import StudyData, load_study_data
 from shiftproof.runs.engine import facts_of, probe_seed
 from shiftproof.runs.identity import digest
-from shiftproof.runs.models import load_trained
+from shiftproof.runs.models import load_trained, model_file
 from shiftproof.runs.run import Run, log_path, open_run
 from shiftproof.runs.spec import Member
 from shiftproof.runs.trust import Trust
@@ -147,7 +147,17 @@ def _record(run: Run, data: StudyData, models: dict[Member, nn.Module]) -> Itera
     # a budget chooses the probes, and what was asked is what it chose from
     if run.study.budget is None and known.get("probes") != [probe.to_config() for probe in run.study.probes]:
         differs.append("config.probes")
+    asked = run.study.to_config()
+    told = {key: asked.get(key) for key in ("data", "target", "seeds", "sample_seed", "split", "limit", "budget")}
+    differs += [f"config.{key}" for key, value in told.items() if known.get(key) != value]
     configs = known.get("models", {})
+    if set(configs) != set(run.study.models):
+        differs.append("config.models")
+    owned = {model_file(run.folder, run.study, member).stem for member in models}
+    owned |= {f"{name}-pretrained" for name in owned}
+    for path in sorted((run.folder / "models").glob("*.safetensors")):
+        if path.stem not in owned:
+            yield Finding("fail", "model-unexpected", f"models/{path.name}: the study has no such model")
     for member, model in models.items():
         weights = configs.get(member.name, {}).get("weights")
         if weights is not None and weights != fingerprint(model):
