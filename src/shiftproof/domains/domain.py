@@ -76,10 +76,26 @@ class Domain:
         splits: Sequence[str] | None = None,
     ) -> Domain:
         """A domain held in memory: uint8, or float in [0, 1], N x C x H x W. Ids default to '<name>/<index>'."""
+        given = ArrayInputs(inputs, name)
+        return cls.from_inputs(name, given, labels, classes, ids=ids, groups=groups, splits=splits)
+
+    @classmethod
+    def from_inputs(
+        cls,
+        name: str,
+        inputs: Inputs,
+        labels: ArrayLike,
+        classes: Sequence[str],
+        *,
+        ids: Sequence[str] | None = None,
+        groups: Sequence[str] | None = None,
+        splits: Sequence[str] | None = None,
+    ) -> Domain:
+        """A domain of inputs of any kind. Ids default to '<name>/<index>'."""
         return cls(
             name,
             tuple(classes),
-            ArrayInputs(inputs, name),
+            inputs,
             _integers(labels, name),
             _objects(ids if ids is not None else [f"{name}/{i}" for i in range(len(inputs))]),
             None if groups is None else _objects(groups),
@@ -95,7 +111,7 @@ class Domain:
         return self.inputs.take(np.array([index % len(self)]))[0], int(self.labels[index])
 
     def __repr__(self) -> str:
-        shape = "x".join(map(str, self.shape))
+        shape = "x".join(map(str, self.shape)) if self.kind == "image" else self.kind
         groups = f", {len(set(self.groups.tolist()))} groups" if self.groups is not None else ""
         return f"Domain({self.name!r}, {len(self)} samples of {shape}, {len(self.classes)} classes{groups})"
 
@@ -103,6 +119,11 @@ class Domain:
     def shape(self) -> tuple[int, ...]:
         """Shape of one input, C x H x W for images."""
         return self.inputs.shape
+
+    @property
+    def kind(self) -> str:
+        """What inputs are: image (numbers in [0, 1]) | text (rows of bytes)."""
+        return self.inputs.kind
 
     @property
     def units(self) -> NDArray[np.object_]:
@@ -182,6 +203,8 @@ class Domains:
                     f"domains {first.name!r} and {domain.name!r} have different classes: "
                     f"{', '.join(first.classes)} and {', '.join(domain.classes)}"
                 )
+            if domain.kind != first.kind:
+                raise DataError(f"{first.name!r} holds {first.kind} data and {domain.name!r} {domain.kind} data")
             if domain.shape != first.shape:
                 raise DataError(
                     f"domains {first.name!r} and {domain.name!r} have inputs of different shape: "
@@ -216,6 +239,11 @@ class Domains:
     def shape(self) -> tuple[int, ...]:
         """Shape of one input."""
         return next(iter(self)).shape
+
+    @property
+    def kind(self) -> str:
+        """What inputs are: image | text."""
+        return next(iter(self)).kind
 
     def select(self, names: Sequence[str]) -> Domains:
         """Only the named domains."""

@@ -122,6 +122,8 @@ class ZipArchive:
 class FileInputs:
     """Images of any number, resized to channels x height x width; 8- and 16-bit, gray and colour."""
 
+    kind = "image"
+
     def __init__(self, files: Files, names: Sequence[str], shape: tuple[int, int, int]) -> None:
         self._files, self._names, self._shape = files, list(names), shape
         self._cache: dict[int, NDArray[np.generic]] | None = (

@@ -25,6 +25,10 @@ class Inputs(Protocol):
         """Shape of one sample, C x H x W for images."""
 
     @property
+    def kind(self) -> str:
+        """What they are: image | text."""
+
+    @property
     def fingerprint(self) -> str:
         """A hash of the content."""
 
@@ -45,6 +49,7 @@ class ArrayInputs:
     """Samples in memory: uint8 (kept as bytes, divided by 255 when taken) or float32 in [0, 1]."""
 
     in_memory = True
+    kind = "image"
 
     def __init__(self, values: NDArray[np.uint8] | NDArray[np.float32] | Tensor, owner: str = "data") -> None:
         tensor = torch.as_tensor(values).detach().cpu()
@@ -85,6 +90,10 @@ class SubsetInputs:
     @property
     def shape(self) -> tuple[int, ...]:
         return self._base.shape
+
+    @property
+    def kind(self) -> str:
+        return self._base.kind
 
     @property
     def in_memory(self) -> bool:

@@ -197,8 +197,9 @@ def _rebuild(path: Path, card: dict[str, Any], domains: Domains | Domain | None)
         )
     kind = TimmBlueprint if str(record.get("name")).startswith("timm:") else NetworkBlueprint
     blueprint = kind.from_dict(record)
-    if domains is not None and blueprint.shape != domains.shape:
-        raise ModelError(f"{path} takes inputs of shape {blueprint.shape}, but the data has {domains.shape}")
+    if domains is not None and not blueprint.fits(domains):
+        seen = f"the data has {domains.shape}" if domains.kind == "image" else f"{domains.name!r} holds {domains.kind}"
+        raise ModelError(f"{path} takes inputs of shape {blueprint.shape}, but {seen}")
     return blueprint.build(published=False)
 
 

@@ -35,6 +35,10 @@ class Blueprint(Origin, ABC):
     shape: tuple[int, ...]
     classes: int
 
+    def fits(self, domains: Domains | Domain) -> bool:
+        """Whether it takes the inputs of `domains`."""
+        return domains.kind == "image" and self.shape == domains.shape
+
     @abstractmethod
     def with_shape(self, shape: tuple[int, ...], classes: int, head: Head) -> Self:
         """The same kind of model for other inputs and classes, under another head."""

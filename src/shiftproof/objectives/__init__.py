@@ -20,6 +20,7 @@ from shiftproof.objectives.transfer_adv_d import TransferAdvD
 from shiftproof.objectives.transfer_adv_s import TransferAdvS
 from shiftproof.objectives.transfer_noise import TransferNoise
 from shiftproof.objectives.v_rex import VREx
+from shiftproof.objectives.word_deletion import WordDeletion
 
 __all__ = [
     "CORAL",
@@ -44,4 +45,5 @@ __all__ = [
     "TransferAdvS",
     "TransferNoise",
     "VREx",
+    "WordDeletion",
 ]

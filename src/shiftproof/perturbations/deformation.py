@@ -117,7 +117,7 @@ class Deformation(Ball):
 
 def deformations() -> list[str]:
     """The names of all kinds."""
-    return [entry.name for entry in NOISES if not entry.cls.additive]
+    return [entry.name for entry in NOISES if not entry.cls.additive and entry.cls.kind == "image"]
 
 
 def as_deformation(value: object) -> Deformation:

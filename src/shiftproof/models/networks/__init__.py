@@ -7,6 +7,8 @@ from shiftproof.models.networks.efficientnet import EfficientNetLite0
 from shiftproof.models.networks.mlp import MLP
 from shiftproof.models.networks.mlp_cayley import MLPCayley
 from shiftproof.models.networks.resnet import PreActResNet18
+from shiftproof.models.networks.text_cnn import TextCNN
+from shiftproof.models.networks.text_transformer import TextTransformer
 from shiftproof.models.networks.wide_resnet import WideResNet
 
 __all__ = [
@@ -18,5 +20,7 @@ __all__ = [
     "EfficientNetLite0",
     "MLPCayley",
     "PreActResNet18",
+    "TextCNN",
+    "TextTransformer",
     "WideResNet",
 ]

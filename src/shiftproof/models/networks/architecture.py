@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from pydantic import FiniteFloat, PositiveFloat, TypeAdapter, ValidationError
@@ -25,6 +25,9 @@ __all__ = ["MODELS", "Architecture", "Front", "NetworkBlueprint", "build_model",
 
 class Architecture(Method, ABC):
     """A kind of network: a frozen dataclass of options that builds an encoder for inputs of a shape."""
+
+    kind: ClassVar[str] = "image"
+    """What it takes: image | text (rows of bytes of any width; its encoder is a `TextEncoder`)."""
 
     @abstractmethod
     def encoder(self, shape: tuple[int, ...]) -> tuple[nn.Module, int]:
@@ -82,6 +85,11 @@ class NetworkBlueprint(Blueprint):
             head = self.head.build(width, self.classes)
         return SplitModel(nn.Sequential(*front, features) if front else features, head, self)
 
+    def fits(self, domains: Domains | Domain) -> bool:
+        """Whether it takes the inputs of `domains`: of its shape, or texts, which have any length."""
+        kind = MODELS[self.name].cls.kind
+        return kind == domains.kind and (kind == "text" or self.shape == domains.shape)
+
     def with_shape(self, shape: tuple[int, ...], classes: int, head: Head) -> Self:
         """The same network for other inputs and classes, under another head."""
         return replace(self, shape=shape, classes=classes, head=head)
@@ -138,6 +146,12 @@ def build_model(
     Linear(in_features=64, out_features=10, bias=True)
     """
     front, head, own = split_options(name, options)
+    if (kind := MODELS[name].cls.kind) != domains.kind:
+        fitting = [entry.name for entry in MODELS if entry.cls.kind == domains.kind]
+        raise ModelError(
+            f"model {name!r} is for {kind} data, and {domains.name!r} holds {domains.kind} data; for that there are "
+            f"{', '.join(fitting)}"
+        )
     return NetworkBlueprint(name, domains.shape, len(domains.classes), own, front, head).build(seed)
 
 

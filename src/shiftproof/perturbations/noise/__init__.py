@@ -8,6 +8,7 @@ from shiftproof.perturbations.noise.rotation import Rotation
 from shiftproof.perturbations.noise.scaling import Scaling
 from shiftproof.perturbations.noise.translation import Translation
 from shiftproof.perturbations.noise.uniform import Uniform
+from shiftproof.perturbations.noise.word_deletion import WordDeletion
 
 __all__ = [
     "DCT",
@@ -20,6 +21,7 @@ __all__ = [
     "Scaling",
     "Translation",
     "Uniform",
+    "WordDeletion",
     "as_noise",
     "draw",
     "label",

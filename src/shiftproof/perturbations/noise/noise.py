@@ -28,6 +28,8 @@ class Noise(Method, ABC):
     to False and has its own `size`, `apply` and `claim`.
     """
 
+    kind: ClassVar[str] = "image"
+    """What it changes: image | text."""
     law: ClassVar[Law] = "normal"
     """Standard draws are normal with variance 1, or uniform between -1 and 1."""
     additive: ClassVar[bool] = True

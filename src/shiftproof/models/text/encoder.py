@@ -1,0 +1,50 @@
+"""What all encoders of text have in common: rows of bytes in, one representation a text out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.models.text.tokens import Tokeniser, Tokens
+from shiftproof.perturbations.text import decode
+
+__all__ = ["TextEncoder"]
+
+
+class TextEncoder(nn.Module, ABC):
+    """Rows of bytes (N x W) to representations (N x D); any row is a text, an empty one too.
+
+    `embed` and `encode` are its two halves, so that an attack or a noise can act on the embeddings of tokens between
+    them. What it says of a text does not depend on the others of its batch, nor on how far they are filled up.
+    """
+
+    tokeniser: Tokeniser
+
+    @abstractmethod
+    def embed(self, tokens: Tokens) -> Tensor:
+        """Embeddings of tokens, N x T x D; nothing that depends on their places is added yet."""
+
+    @abstractmethod
+    def encode(self, embedded: Tensor, tokens: Tokens) -> Tensor:
+        """Representations (N x D) of embedded tokens."""
+
+    def tokens(self, rows: Tensor) -> Tokens:
+        """The tokens of rows of bytes, on the model's device."""
+        place = next(self.parameters()).device
+        return Tokens(*(part.to(place) for part in self.tokeniser.tokens(decode(rows))))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Representations of texts."""
+        tokens = self.tokens(rows)
+        if self.training or torch.is_grad_enabled() or len(rows) < 2:
+            return self.encode(self.embed(tokens), tokens)
+        # texts that are thinned to a few words are often the same: each is read once
+        ids = torch.where(tokens.real, tokens.ids, -1)
+        _, place = torch.unique(ids, dim=0, return_inverse=True)
+        first = torch.full((int(place.max()) + 1,), len(rows)).scatter_reduce(
+            0, place.cpu(), torch.arange(len(rows)), "amin"
+        )
+        once = tokens.rows(first.to(ids.device))
+        return self.encode(self.embed(once), once)[place]
