@@ -22,7 +22,8 @@ from shiftproof.errors import UsageError
 from shiftproof.evidence import EvidenceStore
 from shiftproof.execution import always_in_workers
 from shiftproof.perturbations import Deformation, Threat
-from shiftproof.perturbations.deformation import as_ball, as_deformation
+from shiftproof.perturbations.balls import as_ball
+from shiftproof.perturbations.deformation import as_deformation
 from shiftproof.perturbations.noise import as_noise
 from shiftproof.probes import PROBES, run_probe
 from shiftproof.runs.verification import Case, verify

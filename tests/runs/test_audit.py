@@ -20,7 +20,7 @@ from shiftproof.domains import Domain, Domains
 from shiftproof.errors import CheckFailed, DataError, UsageError
 from shiftproof.execution import parse_duration
 from shiftproof.execution.tables import hash_table
-from shiftproof.perturbations.deformation import as_ball
+from shiftproof.perturbations.balls import as_ball
 from shiftproof.probes import Probe
 from shiftproof.probes.attack import Attack
 from shiftproof.probes.corrupt import Corrupt

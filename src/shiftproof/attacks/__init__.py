@@ -10,7 +10,9 @@ from shiftproof.attacks.representation import adversarial_representation
 from shiftproof.attacks.result import AttackResult, Found
 from shiftproof.attacks.spatial import Spatial
 from shiftproof.attacks.square import Square
+from shiftproof.attacks.usual import usual_attack
 from shiftproof.attacks.victim import Base, Smoothed, Victim
+from shiftproof.attacks.word_edits import WordEdits
 
 __all__ = [
     "APGD",
@@ -26,9 +28,11 @@ __all__ = [
     "Spatial",
     "Square",
     "Victim",
+    "WordEdits",
     "adversarial_representation",
     "attack",
     "craft",
     "overturn",
     "search_inputs",
+    "usual_attack",
 ]

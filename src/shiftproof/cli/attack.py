@@ -9,7 +9,7 @@ from shiftproof.cli.measure import finish, measure, study_of_one_model
 from shiftproof.cli.show import outcomes_now, say, show_findings, show_json, show_table
 
 if TYPE_CHECKING:
-    from shiftproof.perturbations import Deformation, Threat
+    from shiftproof.perturbations.threat import Ball
     from shiftproof.probes.attack import Attack
     from shiftproof.report.sections.attacked import Attacked
     from shiftproof.runs import Run
@@ -80,22 +80,21 @@ def _probe(
     options: dict[str, Any],
 ) -> Attack:
     """The probe that was typed."""
-    from shiftproof.attacks import ATTACKS
+    from shiftproof.attacks import ATTACKS, usual_attack
     from shiftproof.errors import UsageError
-    from shiftproof.perturbations import Deformation
     from shiftproof.probes.attack import Attack
 
     if "threat" in options:
         raise UsageError("--threat says what the attack may do; leave out --set attack.threat")
     ball = _threat(threat, eps)
-    name = attack or ("spatial" if isinstance(ball, Deformation) else "pgd")
+    name = attack or usual_attack(ball)
     made = ATTACKS.create(name, {"threat": ball, **({} if steps is None else {"steps": steps}), **options})
     return Attack(made, eps or (), smoothed)  # type: ignore[arg-type]
 
 
-def _threat(text: str, eps: str | None) -> Threat | Deformation:
+def _threat(text: str, eps: str | None) -> Ball:
     """l2:0.5 or rotation:0.3, or without a size if --eps says how much."""
-    from shiftproof.perturbations.deformation import as_ball
+    from shiftproof.perturbations.balls import as_ball
 
     return as_ball(text if ":" in text or eps is None else f"{text}:{eps.split(',')[-1]}")
 

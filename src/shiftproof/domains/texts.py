@@ -17,6 +17,10 @@ from shiftproof.types import IntArray
 __all__ = ["TextInputs", "text_domain", "texts_of"]
 
 
+ROOM = 64
+"""Bytes by which rows are wider than the longest text, so that an attack can put words in."""
+
+
 class TextInputs:
     """Texts, each kept as UTF-8: words with one space between two. All rows are `width` bytes wide."""
 
@@ -25,8 +29,8 @@ class TextInputs:
 
     def __init__(self, texts: Sequence[str], width: int | None = None) -> None:
         self._contents = [text.encode() for text in texts]
-        longest = max(map(len, self._contents), default=1)
-        self._width = max(1, longest if width is None else width)
+        longest = max(map(len, self._contents), default=0)
+        self._width = longest + ROOM if width is None else width
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -60,7 +64,7 @@ def text_domain(
     splits: Sequence[str] | None = None,
     width: int | None = None,
 ) -> Domain:
-    """A domain of texts, or of pairs of texts. Rows are as wide as the longest, or `width` (the data set's longest).
+    """A domain of texts, or of pairs of texts. Rows are `width` bytes wide, or a little wider than the longest text.
 
     >>> text_domain("reviews", ["so good", "not good"], [1, 0], ["negative", "positive"])
     Domain('reviews', 2 samples of text, 2 classes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import PlainValidator
@@ -13,9 +13,9 @@ from torch import Tensor
 
 from shiftproof.errors import UnknownName, UsageError
 from shiftproof.perturbations.noise import NOISES, Noise
-from shiftproof.perturbations.threat import LARGEST_EPS, Ball, Norm, Threat, as_threat, parse_eps, project, size
+from shiftproof.perturbations.threat import LARGEST_EPS, Ball, Norm, parse_eps, project, size
 
-__all__ = ["Ball", "Deformation", "DeformationOption", "as_ball", "as_deformation", "deformations"]
+__all__ = ["Deformation", "DeformationOption", "as_deformation", "deformations"]
 
 _SCALE = 0.5
 """Of the noise that lends its deformation: any will do, and every noise takes this one."""
@@ -127,20 +127,6 @@ def as_deformation(value: object) -> Deformation:
     if isinstance(value, str):
         return Deformation.parse(value)
     raise UsageError(f"the deformation is {value!r}; write one as 'rotation:0.3' or Deformation('rotation', 0.3)")
-
-
-def as_ball(value: object) -> Threat | Deformation:
-    """The threat or the deformation that is meant by a text such as 'linf:8/255' or 'rotation:0.3', or one of them."""
-    if isinstance(value, Deformation):
-        return value
-    if isinstance(value, str):
-        kind, colon, _ = value.partition(":")
-        name = kind.partition(",")[0].strip()
-        if name in deformations():
-            return Deformation.parse(value)
-        if colon and name not in get_args(Norm):
-            raise UnknownName("norm or deformation", name, [*get_args(Norm), *deformations()])
-    return as_threat(value)
 
 
 DeformationOption = Annotated[Deformation, PlainValidator(as_deformation)]

@@ -19,8 +19,9 @@ from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ShiftproofError, UsageError
 from shiftproof.execution import Mode
 from shiftproof.models.outputs import check_copyable
-from shiftproof.perturbations.deformation import Ball, as_ball
+from shiftproof.perturbations.balls import as_ball
 from shiftproof.perturbations.noise.gaussian import Gaussian
+from shiftproof.perturbations.threat import Ball
 from shiftproof.probes.corrupt import as_corruptions
 from shiftproof.report.requirements import Requirement
 from shiftproof.runs import efforts

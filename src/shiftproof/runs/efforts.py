@@ -12,9 +12,9 @@ from shiftproof.catalogue import options_of
 from shiftproof.certification import Certifier
 from shiftproof.certification.sampling.stopping import Radii
 from shiftproof.errors import ModelError, UsageError
-from shiftproof.perturbations.deformation import Ball, Deformation
+from shiftproof.perturbations.deformation import Deformation
 from shiftproof.perturbations.noise import Noise
-from shiftproof.perturbations.threat import Threat
+from shiftproof.perturbations.threat import Ball, Threat
 from shiftproof.probes import PROBES, Probe
 from shiftproof.probes.attack import Attack
 from shiftproof.probes.certify import Certify

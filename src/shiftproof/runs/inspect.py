@@ -12,7 +12,7 @@ from shiftproof.domains import Domains, validate
 from shiftproof.domains.validate import class_findings
 from shiftproof.errors import DataError
 from shiftproof.execution import Mode
-from shiftproof.perturbations.deformation import Ball
+from shiftproof.perturbations.threat import Ball
 from shiftproof.probes import Probe
 from shiftproof.probes.attack import Attack
 from shiftproof.probes.certify import Certify

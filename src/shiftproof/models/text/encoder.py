@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from shiftproof.models.text.tokens import Tokeniser, Tokens
 from shiftproof.perturbations.text import decode
 
-__all__ = ["TextEncoder"]
+__all__ = ["TextEncoder", "text_encoder_of"]
 
 
 class TextEncoder(nn.Module, ABC):
@@ -30,6 +30,10 @@ class TextEncoder(nn.Module, ABC):
     def encode(self, embedded: Tensor, tokens: Tokens) -> Tensor:
         """Representations (N x D) of embedded tokens."""
 
+    def neighbours(self, word: str, count: int) -> list[str]:
+        """Words of its vocabulary whose embeddings are nearest to that of a word; none where it has no vocabulary."""
+        return []
+
     def tokens(self, rows: Tensor) -> Tokens:
         """The tokens of rows of bytes, on the model's device."""
         place = next(self.parameters()).device
@@ -48,3 +52,8 @@ class TextEncoder(nn.Module, ABC):
         )
         once = tokens.rows(first.to(ids.device))
         return self.encode(self.embed(once), once)[place]
+
+
+def text_encoder_of(model: nn.Module) -> TextEncoder | None:
+    """The part of a model that reads text; None if there is none."""
+    return next((part for part in model.modules() if isinstance(part, TextEncoder)), None)

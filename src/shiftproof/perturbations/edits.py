@@ -1,0 +1,82 @@
+"""What an adversary may do to a text by changing its words: a number of edits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from pydantic import PlainValidator
+
+from shiftproof.errors import UsageError
+from shiftproof.perturbations.threat import Ball, parse_eps
+
+__all__ = ["Edits", "EditsOption", "as_edits", "edit_distance"]
+
+
+@dataclass(frozen=True)
+class Edits(Ball):
+    """Every text within `eps` insertions, deletions or replacements of words, which are what white space separates.
+
+    >>> Edits.parse("edits:3")
+    Edits(eps=3.0)
+    """
+
+    eps: float
+
+    kind: ClassVar[str] = "edits"
+    norm: ClassVar[str] = "edits"
+    units: ClassVar[str] = "words inserted, deleted or replaced"
+
+    def __post_init__(self) -> None:
+        number = isinstance(self.eps, int | float) and not isinstance(self.eps, bool)
+        if not (number and 0 <= self.eps < math.inf and self.eps == int(self.eps)):
+            raise UsageError(f"the number of edits is {self.eps!r}; it should be a whole number, such as edits:3")
+        object.__setattr__(self, "eps", float(self.eps))
+
+    @classmethod
+    def parse(cls, text: str) -> Edits:
+        """From text such as 'edits:3'."""
+        kind, colon, eps = text.partition(":")
+        if not colon or kind.strip() != "edits":
+            raise UsageError(f"the threat is {text!r}; write the number of word edits, such as edits:3")
+        return cls(parse_eps(eps))
+
+    @property
+    def spec(self) -> str:
+        """The text that `parse` reads."""
+        return f"edits:{self.eps:g}"
+
+    def __str__(self) -> str:
+        return f"{self.eps:g} {'edit' if self.eps == 1 else 'edits'}"
+
+    def at(self, eps: float) -> Edits:
+        """The same with another number."""
+        return Edits(eps)
+
+
+def as_edits(value: object) -> Edits:
+    """The threat that is meant by a text such as 'edits:3', or one."""
+    if isinstance(value, Edits):
+        return value
+    if isinstance(value, str):
+        return Edits.parse(value)
+    raise UsageError(f"the threat is {value!r}; this attack edits words: write it as 'edits:3'")
+
+
+EditsOption = Annotated[Edits, PlainValidator(as_edits)]
+"""A field of a method that takes a number of edits in any form that `as_edits` reads."""
+
+
+def edit_distance(one: list[str], other: list[str]) -> int:
+    """The fewest insertions, deletions and replacements of words between two lists of them.
+
+    >>> edit_distance("a good film".split(), "a very bad film".split())
+    2
+    """
+    row = list(range(len(other) + 1))
+    for i, word in enumerate(one, 1):
+        corner, row[0] = row[0], i
+        for j, wanted in enumerate(other, 1):
+            corner, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, corner + (word != wanted))
+    return row[-1]
