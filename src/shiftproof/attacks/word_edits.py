@@ -16,7 +16,7 @@ from shiftproof.attacks.result import Found
 from shiftproof.attacks.victim import Victim
 from shiftproof.models.text import text_encoder_of
 from shiftproof.perturbations.edits import EditsOption
-from shiftproof.perturbations.text import BETWEEN, decode, encode, plain
+from shiftproof.perturbations.text import BETWEEN, decode, encode, joined, words_of
 from shiftproof.types import Natural, Positive
 
 __all__ = ["WordEdits"]
@@ -107,7 +107,7 @@ class WordEdits(Attack):
 
     def _others(self, victim: Victim, search: _Search, places: Sequence[int]) -> dict[int, list[str]]:
         """For each place, words to put there."""
-        encoder, words, found = text_encoder_of(victim.model), search.words, {}
+        encoder, words, found = text_encoder_of(victim.model), words_of(search.text), {}
         for place in places:
             near = encoder.neighbours(words[place], self.words // 2) if encoder is not None and words else []
             order = torch.randperm(len(COMMON), generator=search.generator).tolist()
@@ -133,14 +133,9 @@ class _Search:
     loss: float = -math.inf
     done: bool = False
 
-    @property
-    def words(self) -> list[str]:
-        """The words, and the byte between two parts."""
-        return self.text.replace(chr(BETWEEN), f" {chr(BETWEEN)} ").split()
-
     def without_each(self, most: int) -> dict[int, str]:
         """The text without one word, by its place; of more than `most` words, some at random."""
-        words = self.words
+        words = words_of(self.text)
         places = [place for place, word in enumerate(words) if word != chr(BETWEEN)]
         if len(places) > most:
             chosen = torch.randperm(len(places), generator=self.generator)[:most].tolist()
@@ -152,7 +147,7 @@ class _Search:
 
         The text as it is comes first.
         """
-        words, found = self.words, [self.text]
+        words, found = words_of(self.text), [self.text]
         for place, new in others.items():
             here = words[place : place + 1]
             put = [[], [misspelled(here[0])], *([word] for word in new)] if here else []
@@ -178,8 +173,7 @@ def misspelled(word: str) -> str:
 
 
 def _joined(words: Sequence[str], place: int, new: Sequence[str]) -> str:
-    first, *second = " ".join([*words[:place], *new, *words[place + 1 :]]).split(chr(BETWEEN))
-    return plain(first, *second)
+    return joined([*words[:place], *new, *words[place + 1 :]])
 
 
 def _losses(victim: Victim, searches: Sequence[_Search], texts: Sequence[Sequence[str]]) -> list[list[float]]:

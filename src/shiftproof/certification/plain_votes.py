@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.models.outputs import logits_of
-from shiftproof.perturbations.noise import Noise
+from shiftproof.perturbations.noise import Noise, WordDeletion
 from shiftproof.types import FloatArray, IntArray
 
 __all__ = ["count_votes", "count_votes_of_each", "noisy_copies", "standard_noise"]
@@ -30,9 +30,11 @@ def standard_noise(law: str, size: int, count: int, generator: np.random.Generat
 def noisy_copies(noise: Noise, image: Tensor, draws: FloatArray, shift: FloatArray | None = None) -> Tensor:
     """An image (shape) under standard draws (N x size), as the certified classifier sees it: N x shape, float32.
 
-    Noise on pixels and the image are rounded to steps of 1/65280, the parameters of a deformation to 1/65536; `shift`
-    (size) moves these inside the one interpolation.
+    Noise on pixels and the image are rounded to steps of 1/65280, the parameters of a deformation and the coins of
+    words to 1/65536; `shift` (size) moves parameters inside the one interpolation.
     """
+    if isinstance(noise, WordDeletion):
+        return _thinned(image, np.rint(draws * PARAMETER_STEPS) / PARAMETER_STEPS, noise.q)
     if noise.additive:
         pixels = np.rint(image.double().cpu().numpy() * PIXEL_STEPS)
         moved = np.rint(draws * noise.scale * PIXEL_STEPS).reshape(len(draws), *pixels.shape)
@@ -41,6 +43,19 @@ def noisy_copies(noise: Noise, image: Tensor, draws: FloatArray, shift: FloatArr
     if shift is not None:
         parameters = parameters + torch.from_numpy(shift).float()
     return noise.apply(image[None].cpu(), parameters)
+
+
+def _thinned(text: Tensor, coins: FloatArray, q: float) -> Tensor:
+    """A text (bytes) without the words whose coin (N x words at most, from -1 to 1) lets them go, word by word."""
+    parts = bytes(int(byte) for byte in text.tolist() if byte).split(b"\x1e")
+    # half a step more: on a grid, that and no less makes a word go with probability q
+    stays = coins >= 2 * q - 1 + 0.5 / PARAMETER_STEPS
+    rows = np.zeros((len(coins), text.numel()), np.float32)
+    for row, coin in zip(rows, stays, strict=True):
+        own = iter(coin.tolist())
+        kept = b"\x1e".join(b" ".join(word for word in part.split() if next(own)) for part in parts)
+        row[: len(kept)] = list(kept)
+    return torch.from_numpy(rows)
 
 
 def count_votes(

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["BETWEEN", "SPACE", "decode", "encode", "fit", "parts_of", "plain", "rows_of"]
+__all__ = ["BETWEEN", "SPACE", "decode", "encode", "joined", "parts_of", "plain", "rows_of", "words_of"]
 
 SPACE = 0x20
 BETWEEN = 0x1E
@@ -35,6 +35,21 @@ def plain(text: str, second: str | None = None) -> str:
 def parts_of(text: str) -> list[str]:
     """The text, or the two parts of a pair."""
     return text.split(chr(BETWEEN))
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text; of a pair, those of both parts with the byte between them.
+
+    >>> words_of(plain("two words", "one"))
+    ['two', 'words', '\\x1e', 'one']
+    """
+    # not at all white space: Python counts the byte between two parts as such
+    return [word for word in text.replace(chr(BETWEEN), f" {chr(BETWEEN)} ").split(" ") if word]
+
+
+def joined(words: Sequence[str]) -> str:
+    """The text of some words, back from `words_of`."""
+    return plain(*" ".join(words).split(chr(BETWEEN)))
 
 
 def rows_of(contents: Sequence[bytes], width: int | None = None) -> NDArray[np.uint8]:
@@ -67,8 +82,3 @@ def decode(rows: Tensor) -> list[str]:
     """
     numbers = rows.detach().float().nan_to_num(0.0).round().clamp(0, 255).to("cpu", torch.uint8).numpy()
     return [row.tobytes().replace(b"\0", b"").decode("utf-8", "replace") for row in numbers]
-
-
-def fit(rows: Tensor, width: int) -> Tensor:
-    """Rows of at least a width, filled up with zeros."""
-    return rows if rows.shape[-1] >= width else torch.nn.functional.pad(rows, (0, width - rows.shape[-1]))

@@ -19,6 +19,7 @@ from shiftproof.perturbations.noise import NOISES
 from shiftproof.perturbations.threat import Threat
 from shiftproof.rng import numpy_generator
 from shiftproof.runs.verification.case import WRONGLY_BROKEN, Case, finding
+from shiftproof.runs.verification.edits import edit_texts
 from shiftproof.types import Finding, FloatArray, IntArray
 
 __all__ = ["attack_balls"]
@@ -31,7 +32,10 @@ def attack_balls(case: Case, classifier: CertifiedClassifier, chosen: IntArray, 
     """The strongest attempt to change a chosen row's class inside its radius; `held` certificates there are in all."""
     rows = case.certificates.subset(chosen)
     inputs = case.job.domain.take(chosen)[0]
-    if isinstance(classifier, CertifiedVote) and not classifier.noise.additive:
+    if rows.norm == "edits":
+        lead, broken = edit_texts(case, classifier, rows, inputs)
+        where = "by no more edits than they allow, by a greedy search and at random"
+    elif isinstance(classifier, CertifiedVote) and not classifier.noise.additive:
         lead, broken = _shifted(case, classifier, rows, inputs)
         where = "inside their radii, by a search over parameters and at random ones"
     elif rows.norm in ("l2", "linf", "l1"):
