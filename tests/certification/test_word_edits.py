@@ -63,7 +63,8 @@ def test_no_certificate_is_broken_by_any_edits(q: float) -> None:
 
 
 def test_coverage_over_many_repetitions() -> None:
-    # one text with 9 copies: p = 1 - .8^9 = .866, which survives 2 edits (.8^2 > 1.5 - p > .8^3); an error of a fifth makes misses visible
+    # one text with 9 copies: p = 1 - .8^9 = .866, which survives 2 edits (.8^2 > 1.5 - p > .8^3)
+    # an error of a fifth makes misses visible
     noise, repetitions, n, alpha = sp.noise.WordDeletion(0.8), 2_000, 200, 0.2
     row = small_domain(["A " * 9]).take([0])[0]
     generator, counts = np.random.default_rng(0), []
