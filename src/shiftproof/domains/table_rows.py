@@ -11,7 +11,7 @@ from typing import Any
 from shiftproof.domains.index import SPLITS, column_problems
 from shiftproof.domains.table_files import Records
 
-__all__ = ["TableIndex", "TableRow", "index_of_records"]
+__all__ = ["TableIndex", "TableRow", "distinct_rows", "index_of_records"]
 
 _EXAMPLES = 5
 
@@ -61,6 +61,11 @@ def index_of_records(records: Records, columns: Mapping[str, str], *, keep_empty
     if not records.rows:
         problems.append(f"{path} has no rows")
     return TableIndex(path, rows, problems)
+
+
+def distinct_rows(rows: list[TableRow]) -> list[TableRow]:
+    """The rows without those whose id their domain has already."""
+    return list({(row.domain, row.id): row for row in reversed(rows)}.values())[::-1]
 
 
 def _row(number: int, given: Mapping[str, Any], keep_empty: bool) -> TableRow:
