@@ -10,9 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from shiftproof.cli.options import absolute
 from shiftproof.domains import load_domains
 from shiftproof.domains.texts import texts_of
 from shiftproof.errors import DataError, DataNotFound, UsageError
+from shiftproof.runs import find_study
+from shiftproof.runs.seen import seen_domains
+from shiftproof.runs.trust import Trust
 from shiftproof.testing import check_domains
 
 ROWS: list[dict[str, Any]] = [
@@ -146,6 +150,7 @@ OTHER = '{"text": "y", "label": "b", "domain": "d"}'
         ('{"label": "a", "domain": "d"}', "line 2: the text is missing"),
         ('{"text": 5, "label": "a", "domain": "d"}', "line 2: the text should be text, not int"),
         ('{"text": "x", "label": NaN, "domain": "d"}', "line 2: the label is NaN"),
+        ('{"text": "x", "label": "a", "domain": NaN}', "line 2: the domain is missing"),
         ('{"text": "x", "label": ["a"], "domain": "d"}', "line 2: the label should be text or a number, not list"),
         ('{"text": "\\ud800", "label": "a", "domain": "d"}', r"line 2: the text holds half a character \(\\ud800\)"),
         ('{"text": "x", ', "line 2: not JSON"),
@@ -201,3 +206,15 @@ def test_an_empty_text_is_kept_if_told(tmp_path: Path, run: Callable[..., tuple[
     code, _, err = run("train", "--data", f"table:{path}", "--target", "dvd")
     assert (code, err.count("\n")) == (1, 1)
     assert "t.jsonl, line 41: the text is empty" in err
+
+
+def test_a_table_is_the_same_from_wherever_it_is_named(tmp_path: Path) -> None:
+    here = f"table:{write(tmp_path / 't.jsonl', ROWS)}"
+    assert absolute("table:t.jsonl") == here
+    card = {"data": {"name": "table:t.jsonl"}, "sources": ["books"]}
+    assert seen_domains(card, here) == {"books"}
+    # a file of this machine is read, whoever names it
+    Trust().check(Path("run"), here, [])
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies" / "s.yaml").write_text("data: table:../t.jsonl\nmodels: {m: {model: text-cnn}}\n")
+    assert find_study("studies/s.yaml").data.source == here

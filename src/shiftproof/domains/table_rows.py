@@ -72,12 +72,12 @@ def _row(number: int, given: Mapping[str, Any], keep_empty: bool) -> TableRow:
     texts = tuple(_text(role, given[role]) for role in ("text", "text2") if role in given)
     if not keep_empty and not all(text.strip() for text in texts):
         raise _Fault("the text is empty; fill it in, remove the row, or keep such rows with --set data.empty=keep")
+    if str(given["label"]).strip().lower() == "nan":
+        raise _Fault("the label is NaN, which is no class")
     label, domain = _name("label", given["label"]), _name("domain", given["domain"])
     for role, value in (("label", label), ("domain", domain)):
         if not value:
             raise _Fault(f"the {role} is missing")
-    if label.lower() == "nan":
-        raise _Fault("the label is NaN, which is no class")
     split = _name("split", given.get("split")).lower()
     if split and split not in SPLITS:
         raise _Fault(f"split {split!r} should be train, validation or test")
@@ -102,8 +102,8 @@ def _name(role: str, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
-        # whole numbers with gaps are floats to many programs
-        return "nan" if math.isnan(value) else str(int(value)) if value.is_integer() else str(value)
+        # to many programs, whole numbers with gaps are floats, and the gaps are NaN
+        return "" if math.isnan(value) else str(int(value)) if value.is_integer() else str(value)
     return "" if value is None else _encodable(role, str(value).strip())
 
 
