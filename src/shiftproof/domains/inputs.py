@@ -109,6 +109,10 @@ class SubsetInputs:
     def take(self, indices: IntArray) -> Tensor:
         return self._base.take(self._indices[indices])
 
+    def origin(self, indices: IntArray) -> tuple[Inputs, IntArray]:
+        """Where the samples at `indices` come from: the other inputs, and their numbers there."""
+        return self._base, self._indices[indices]
+
     def prepare(self) -> None:
         self._base.prepare()
 

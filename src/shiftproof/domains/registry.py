@@ -13,7 +13,17 @@ from shiftproof.domains.domain import Domains
 from shiftproof.domains.registries import command_for
 from shiftproof.errors import DataNotFound, UnknownName, UsageError
 
-__all__ = ["DOMAINS", "PREFIXED", "DataSet", "data_folder", "data_set", "find_file", "load_domains", "look_for"]
+__all__ = [
+    "DOMAINS",
+    "LOCAL",
+    "PREFIXED",
+    "DataSet",
+    "data_folder",
+    "data_set",
+    "find_file",
+    "load_domains",
+    "look_for",
+]
 
 
 class DataSet(Method, ABC):
@@ -39,12 +49,17 @@ class DataSet(Method, ABC):
 
 
 DOMAINS: Catalogue[DataSet] = Catalogue("data set", "shiftproof.domains", base=DataSet)
-PREFIXED = ("folder", "hf")
-"""Kinds of data that are named with what follows: folder:PATH, hf:NAME."""
+PREFIXED = ("folder", "table", "hf")
+"""Kinds of data that are named with what follows: folder:PATH, table:PATH, hf:NAME."""
+LOCAL = ("folder", "table")
+"""Those that are always read from this machine, by path."""
 
 
 def load_domains(name: str, **options: Any) -> Domains:
-    """Load a data set by name, `folder:PATH` (root/domain/class/image, or a CSV manifest), or `hf:NAME` of the hub.
+    """Load a data set by name, your own data, or data of the hub.
+
+    `folder:PATH` is images at root/domain/class/image or listed in a CSV manifest, `table:PATH` is texts in a CSV,
+    JSONL or Parquet file, `hf:NAME` is images of the Hugging Face hub.
 
     >>> load_domains("rotated-digits").names[:2]
     ('angle=0', 'angle=15')
@@ -60,11 +75,18 @@ def data_set(name: str, options: Mapping[str, Any]) -> DataSet:
     if name not in DOMAINS or name in PREFIXED:
         if Path(name).exists():
             raise UsageError(
-                f"{name!r} is not the name of a data set, but there is such a path: did you mean 'folder:{name}'?"
+                f"{name!r} is not the name of a data set, but there is such a path: did you mean {_meant(name)}?"
             )
         known = [entry.name for entry in DOMAINS if entry.name not in PREFIXED]
-        raise UnknownName("data set", name, [*known, "folder:PATH", "hf:NAME"])
+        raise UnknownName("data set", name, [*known, "folder:PATH", "table:PATH", "hf:NAME"])
     return DOMAINS.create(name, options)
+
+
+def _meant(path: str) -> str:
+    ending = Path(path).suffix.lower()
+    if ending == ".csv":
+        return f"'table:{path}' (texts) or 'folder:{path}' (a list of images)"
+    return f"'table:{path}'" if ending in (".jsonl", ".ndjson", ".parquet") else f"'folder:{path}'"
 
 
 def data_folder() -> Path:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.domains.domain import Domain
+from shiftproof.domains.inputs import Inputs, SubsetInputs
 from shiftproof.perturbations.text import decode, plain, rows_of
 from shiftproof.types import IntArray
 
@@ -49,6 +50,10 @@ class TextInputs:
     def take(self, indices: IntArray) -> Tensor:
         return torch.from_numpy(rows_of([self._contents[i] for i in indices.tolist()], self._width)).float()
 
+    def texts(self, indices: IntArray) -> list[str]:
+        """The texts at `indices`, without the way through rows of bytes."""
+        return [self._contents[i].decode() for i in indices.tolist()]
+
     def prepare(self) -> None:
         """Nothing: texts are read when they are loaded."""
 
@@ -76,4 +81,7 @@ def text_domain(
 def texts_of(domain: Domain, indices: Sequence[int] | IntArray | None = None) -> list[str]:
     """The texts of a domain, or those at `indices`; the parts of a pair are separated by `text.BETWEEN`."""
     chosen = np.arange(len(domain)) if indices is None else np.asarray(indices, np.int64)
-    return decode(domain.inputs.take(chosen))
+    inputs: Inputs = domain.inputs
+    while isinstance(inputs, SubsetInputs):
+        inputs, chosen = inputs.origin(chosen)
+    return inputs.texts(chosen) if isinstance(inputs, TextInputs) else decode(inputs.take(chosen))

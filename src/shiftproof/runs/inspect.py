@@ -43,7 +43,7 @@ def read_data(data: StudyData, progress: Mode = "off") -> tuple[StudyData, list[
     odd += class_findings(Domains("all", data.domains))
     found = [replace(one, level="warn") for one in odd if one.level != "pass"]
     if every > READ_AT_MOST:
-        message = f"{sum(map(len, some)):,} of {every:,} images were looked at; 'shiftproof validate' reads them all"
+        message = f"{sum(map(len, some)):,} of {every:,} samples were looked at; 'shiftproof validate' reads them all"
         found.append(Finding("pass", "not-all-read", message))
     return data, [*found, *_one_class(data)]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.domains import Domain
+from shiftproof.domains.registry import LOCAL
 from shiftproof.types import Finding
 
 __all__ = ["seen_domains", "seen_in_training", "seen_target", "was_trained_on"]
@@ -59,7 +60,6 @@ def _phases(card: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _place(data: str | None) -> str | None:
-    """A folder is the same from wherever it is named."""
-    if data is None or not data.startswith("folder:"):
-        return data
-    return f"folder:{Path(data.removeprefix('folder:')).resolve()}"
+    """A folder or a file is the same from wherever it is named."""
+    kind, colon, path = (data or "").partition(":")
+    return f"{kind}:{Path(path).resolve()}" if colon and kind in LOCAL else data

@@ -127,12 +127,12 @@ def _override_all_models(document: dict[str, Any], override: str) -> None:
 
 
 def _start_paths_at(base: Path, document: dict[str, Any]) -> None:
-    """Relative paths of folder:, file: and hf: mean a place beside the study, wherever it and its run are used from."""
+    """Relative paths of folder:, table:, file: and hf: mean a place beside the study, from wherever it is used."""
 
     def moved(value: Any) -> Any:
         if isinstance(value, dict):
             return {**value, "name": moved(value.get("name"))} if "name" in value else value
-        for kind in ("folder:", "file:"):
+        for kind in ("folder:", "table:", "file:"):
             if isinstance(value, str) and value.startswith(kind):
                 return f"{kind}{(base / value.removeprefix(kind)).resolve()}"
         if isinstance(value, str) and value.startswith("hf:") and (base / value[3:]).is_dir():

@@ -13,7 +13,7 @@ from shiftproof.runs.sources import GIVEN
 
 __all__ = ["Trust"]
 
-LOCAL = ("folder:",)
+LOCAL = ("folder:", "table:")
 """Kinds of data that are read from this machine, whoever names them."""
 Model = tuple[str, Mapping[str, Any]]
 """The name of a model, and its options."""

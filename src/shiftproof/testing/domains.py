@@ -2,8 +2,10 @@
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from shiftproof.domains import Domains, held_out, train_part, validation_part
+from shiftproof.perturbations.text import decode, encode, parts_of, plain
 from shiftproof.testing.require import require
 
 __all__ = ["check_domains"]
@@ -12,7 +14,7 @@ _PROBED = 64
 
 
 def check_domains(domains: Domains) -> None:
-    """Whether domains keep their promises: range, shape, labels, ids, repeatable reads, parts that do not overlap."""
+    """Whether domains keep their promises: values, shape, labels, ids, repeatable reads, parts that do not overlap."""
     for domain in domains:
         where = f"domain {domain.name!r}"
         require(len(domain) > 0, f"{where} has no samples")
@@ -24,10 +26,7 @@ def check_domains(domains: Domains) -> None:
             inputs.dtype == torch.float32 and tuple(inputs.shape[1:]) == domains.shape,
             f"{where}: inputs are {inputs.dtype} of shape {tuple(inputs.shape[1:])}",
         )
-        require(
-            bool(torch.isfinite(inputs).all()) and float(inputs.min()) >= 0 and float(inputs.max()) <= 1,
-            f"{where}: inputs leave [0, 1]",
-        )
+        _check_values(domain.kind, inputs, where)
         require(
             labels.dtype == torch.int64 and bool((labels >= 0).all()) and int(labels.max()) < len(domain.classes),
             f"{where}: labels leave 0 to {len(domain.classes) - 1}",
@@ -48,3 +47,17 @@ def check_domains(domains: Domains) -> None:
     if len(domains) > 1:
         sources, target = domains.leave_out(domains.names[-1])
         require(target.name not in sources.names, "leave_out keeps the target among the sources")
+
+
+def _check_values(kind: str, inputs: Tensor, where: str) -> None:
+    """Images are in [0, 1]; texts are UTF-8, filled up with zeros, in the one way in which a text is kept."""
+    if kind == "text":
+        texts = decode(inputs)
+        same = torch.equal(encode(texts, inputs.shape[1]), inputs)
+        require(same, f"{where}: inputs are not texts as rows of UTF-8 bytes")
+        require(
+            all(plain(*parts_of(text)) == text for text in texts), f"{where}: texts have more than words and spaces"
+        )
+        return
+    inside = bool(torch.isfinite(inputs).all()) and float(inputs.min()) >= 0 and float(inputs.max()) <= 1
+    require(inside, f"{where}: inputs leave [0, 1]")

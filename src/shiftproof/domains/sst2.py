@@ -1,0 +1,92 @@
+"""The Stanford Sentiment Treebank with two classes, alone and beside IMDb."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from shiftproof.domains.domain import Domains
+from shiftproof.domains.registry import DOMAINS, DataSet
+from shiftproof.domains.text_rows import TextRows, text_domains
+from shiftproof.domains.text_sets import SENTIMENT, IMDb, read_file, rows_of_file
+
+__all__ = ["SST2", "SST2IMDb"]
+
+FILE = "sst2.parquet"
+Train = Literal["sentences", "phrases"]
+
+
+@DOMAINS.register("sst2", content="sentences of film reviews, good and bad", kind="text")
+@dataclass(frozen=True)
+class SST2(DataSet):
+    """Sentences of film reviews, negative or positive (Socher et al., EMNLP 2013).
+
+    `train` says which rows are trained on: `sentences` (whole ones, as validation and test are), or the 67,349
+    `phrases` of GLUE, parts of those sentences with a median of 7 words. The file also has the training sentences with
+    full stops, dashes and accents removed, which validation and test have; of the phrases, those that are whole
+    sentences are taken in their place. Validation and test are the same either way.
+    """
+
+    train: Train = "sentences"
+    files = (FILE,)
+
+    def load(self) -> Domains:
+        """Read the file from the data folder."""
+        return text_domains(self.name, SENTIMENT, {"sst2": _rows(self.name, self.train)})
+
+
+@DOMAINS.register("sst2-imdb", content="SST-2 sentences and IMDb reviews as two domains", kind="text")
+@dataclass(frozen=True)
+class SST2IMDb(DataSet):
+    """Film reviews by the sentence (sst2) and whole (imdb), negative or positive; `train` is that of sst2."""
+
+    train: Train = "sentences"
+    files = (FILE, *IMDb.files)
+
+    def load(self) -> Domains:
+        """Read both files from the data folder."""
+        sst2, file = _rows(self.name, self.train), IMDb.files[0]
+        imdb = rows_of_file(read_file(self.name, file), file)
+        return text_domains(self.name, SENTIMENT, {"sst2": sst2, "imdb": imdb})
+
+
+def _rows(data_set: str, train: Train) -> TextRows:
+    columns = read_file(data_set, FILE, ("text", "kind"))
+    whole = set(_whole_sentences(columns)) if train == "sentences" else None
+    marks = [
+        split if _is_wanted(kind, split, whole, row) else "left out"
+        for row, (kind, split) in enumerate(zip(columns["kind"], columns["split"], strict=True))
+    ]
+    return rows_of_file({**columns, "split": marks}, FILE)
+
+
+def _is_wanted(kind: str, split: str, whole: set[int] | None, row: int) -> bool:
+    """Validation and test are sentences; of train, phrases are, all of them or those that are `whole`."""
+    if split != "train":
+        return kind == "sentences"
+    return kind == "glue_phrases" and (whole is None or row in whole)
+
+
+def _whole_sentences(columns: Mapping[str, list[Any]]) -> list[int]:
+    """For each training sentence the longest phrase of the same letters and label, if there is one."""
+    phrases: dict[tuple[str, int], int] = {}
+    sentences = []
+    for row, (kind, split, text, label) in enumerate(
+        zip(columns["kind"], columns["split"], columns["text"], columns["label"], strict=True)
+    ):
+        key = _letters(text), label
+        if kind == "glue_phrases" and split == "train":
+            known = phrases.setdefault(key, row)
+            if len(text) > len(columns["text"][known]):
+                phrases[key] = row
+        elif kind == "sentences" and split == "train":
+            sentences.append(key)
+    return [phrases[key] for key in sentences if key in phrases]
+
+
+def _letters(text: str) -> str:
+    """ASCII letters and digits alone, without the words that stand for brackets."""
+    plain = re.sub(r"\b[lr]rb\b", "", text.lower()).encode("ascii", "ignore").decode()
+    return re.sub(r"[^a-z0-9]", "", plain)
