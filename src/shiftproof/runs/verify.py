@@ -17,6 +17,7 @@ from shiftproof.evidence import EvidenceStore
 from shiftproof.evidence.certificates import certificates_in
 from shiftproof.evidence.order import order_findings
 from shiftproof.evidence.store import StoredFile
+from shiftproof.evidence.titles import certificate_titles
 from shiftproof.models.behaviour import behaviour_of, difference
 from shiftproof.models.files import fingerprint
 from shiftproof.models.identity import identity_of
@@ -82,6 +83,7 @@ def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
         yield Finding("fail", "report-impossible", f"no report follows from what is there: {error}")
     if not certifying:
         yield Finding("warn", "no-certificates", f"{run.folder} certifies nothing: no probe of its study does")
+    titles = certificate_titles(run.evidence)
     for member, model in models.items():
         for setting, (probe, certifier) in certifying.items():
             for domain in data.measured_by(probe):
@@ -91,7 +93,7 @@ def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
                     message = f"{member.title} on {domain.name}: no certificates by {certifier!r}"
                     yield Finding("fail", "rows-missing", message)
                     continue
-                where = f"{member.title} on {domain.name}, {certifier.title}"
+                where = f"{member.title} on {domain.name}, {titles[setting]}"
                 certifying_seed = probe_seed(run.study, run.record, member, probe)
                 job = replace(probe.job(model, domain), seed=certifying_seed, calibration=data.training)
                 certificates = certificates_in(found[0], job.classes)

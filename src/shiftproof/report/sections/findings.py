@@ -96,14 +96,14 @@ def certificate_findings(
         note = seen_note(worst_seen(one.seen for one in [*here, there]))
         trained = f"the domains it was trained on{f' ({note})' if note else ''}"
         measured = (
-            f"{model}, {there.title}: {mean(one.at(radius).value for one in here):.0%} of the images of "
+            f"{model}, {there.name}: {mean(one.at(radius).value for one in here):.0%} of the images of "
             f"{trained} are {what}, {there.at(radius).value:.0%} of those of {target}"
         )
         if not there.at(radius).value and not any(one.at(radius).value for one in here):
             yield Finding(
                 "warn",
                 "guarantee-none",
-                f"{model}, {there.title}: not one image is right and certified within {radius:g}",
+                f"{model}, {there.name}: not one image is right and certified within {radius:g}",
             )
             continue
         lost = gap([one.values(radius) for one in here], there.values(radius), seed)

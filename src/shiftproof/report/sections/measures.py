@@ -70,11 +70,11 @@ class SideBySide:
 
     def records(self) -> Records:
         """One line for each number, in full."""
-        columns = ["model", "measure", "classifier", "norm", "size", "domain", "value", "low", "high", "n"]
+        columns = ["model", "measure", "classifier", "norm", "size", "alpha", "domain", "value", "low", "high", "n"]
         rows: list[list[Any]] = []
         for row in self.rows:
             one = row.measure
-            head = [one.model, one.title, one.classifier, one.norm, one.size]
+            head = [one.model, one.title, one.classifier, one.norm, one.size, one.alpha]
             numbers = [(domain, row.accuracy[domain]) for domain in self.domains]
             for domain, e in numbers + ([] if row.gap is None else [("gap", row.gap)]):
                 seen = one.seen_in(self.domains if domain == "gap" and e is row.gap else [domain])
@@ -106,6 +106,7 @@ class SideBySide:
                 "classifier": row.measure.classifier,
                 "norm": row.measure.norm,
                 "size": row.measure.size,
+                "alpha": row.measure.alpha,
                 "n": {domain: e.n for domain, e in row.accuracy.items()},
                 "value": {domain: e.value for domain, e in row.accuracy.items()},
                 "interval": {domain: [e.low, e.high] for domain, e in row.accuracy.items()},
