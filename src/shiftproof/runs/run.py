@@ -122,8 +122,7 @@ class Run:
             # runs of before have no date
             **({"date": str(record["started"]).replace("T", " ")} if "started" in record else {}),
             "study": f"{study.name}, {_seeds(study)}{_noise(study, record)}, hash {record['hash']}",
-            "data": f"{study.data.source}; {_role(study)} {', '.join(record['sources'])}"
-            f"; left out: {study.target or '-'}",
+            "data": f"{study.data.source}; {_roles(study, record['sources'])}",
             **{
                 f"model {name}": _describe(config, [record["selected"].get(m.key) for m in members if m.name == name])
                 for name, config in record["config"]["models"].items()
@@ -208,9 +207,13 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 1
 
 
-def _role(study: Study) -> str:
-    """What the sources are: trained on, or, where the run trains nothing, measured."""
-    return "trained on" if any(spec.train for spec in study.models.values()) else "measured on"
+def _roles(study: Study, sources: Sequence[str]) -> str:
+    """What the domains were for: trained on and left out, or, where the run trains nothing, only measured."""
+    names, target = ", ".join(sources), study.target
+    if study.trains:
+        return f"trained on {names}; {f'left out: {target}' if target else 'no domain was left out'}"
+    domains = f"the sources {names} and the target {target}" if target else names
+    return f"measured on {domains}; nothing was trained in this run"
 
 
 def _seeds(study: Study) -> str:

@@ -43,7 +43,7 @@ def shift_findings(table: AccuracyTable, labels: Mapping[str, Mapping[str, int]]
     """One finding a model: does its accuracy survive the shift? `labels` counts the classes of every domain."""
     if table.target is None and table.rows:
         yield Finding(
-            "warn", "no-target", "no domain was left out: nothing is known of a domain that was not trained on"
+            "warn", "no-target", "there is no target domain: nothing is known of a domain that was not trained on"
         )
     for row in table.rows:
         yield _finding(row, table, labels)
