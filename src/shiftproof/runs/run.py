@@ -19,6 +19,7 @@ from shiftproof.models.heads import Head
 from shiftproof.report import Report, write_report
 from shiftproof.report.page import FORMATS, render_page
 from shiftproof.report.requirements import Outcome, Requirement
+from shiftproof.runs.absent import Absent, Recorded, sentence_of
 from shiftproof.runs.record import read_record
 from shiftproof.runs.spec import Study
 from shiftproof.runs.study_files import validated
@@ -58,6 +59,11 @@ class Run:
             if not one.fact("unsound"):
                 certificates_in(one, len(self.record["classes"])).to_log(log_path(where, one), one["label"])
         return written
+
+    @cached_property
+    def absent(self) -> str:
+        """A sentence about what the run was made with and is not installed here; nothing where all is there."""
+        return sentence_of(self.study, self.record)
 
     @property
     def findings(self) -> list[Finding]:
@@ -110,6 +116,9 @@ class Run:
         """What the report says; its numbers are computed once."""
         return self._content
 
+    def _absent_notes(self) -> list[Finding]:
+        return [Finding("warn", "not-installed", self.absent)] if self.absent else []
+
     @cached_property
     def _content(self) -> Report:
         study, record, members = self.study, self.record, self.study.members
@@ -147,7 +156,7 @@ class Run:
             sheets={name: path for name, path in sheets.items() if path.is_file()},
             facts=facts,
             labels=record["labels"],
-            notes=[Finding(**finding) for finding in record["findings"]],
+            notes=[*self._absent_notes(), *(Finding(**finding) for finding in record["findings"])],
             seed=study.seed,
             outcomes=self.outcomes,
             radii=tuple(record.get("radii") or ()),
@@ -161,7 +170,7 @@ def open_run(folder: Path | str, *, unfinished: bool = False) -> Run:
     """
     folder = Path(folder)
     record = read_record(folder)
-    study = validated(record["study"], str(folder / "run.json"))
+    study = validated(record["study"], str(folder / "run.json"), recorded=Recorded.of(record))
     store = EvidenceStore(folder / "evidence")
     domains = (*record["sources"], *([study.target] if study.target else []))
     # in the order in which they were measured, whatever files are called
@@ -192,6 +201,8 @@ def sheet_path(folder: Path, domain: str) -> Path:
 
 def describe(method: Method) -> str:
     """A method with its numbers and what it was told: how hard an attack tried, how many votes a certificate has."""
+    if isinstance(method, Absent):
+        return f"{method.name} (the {method.missing} is not installed)"
     usual = options_of(type(method))
     told = {name: getattr(method, name) for name in usual}
     shown = {
