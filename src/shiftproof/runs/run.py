@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.catalogue import Method, options_of, to_plain
+from shiftproof.certification.logs import Log
+from shiftproof.certification.logs import write as write_log
 from shiftproof.errors import UsageError
 from shiftproof.evidence import Evidence, EvidenceStore, Measurement, slug
-from shiftproof.evidence.certificates import certificates_in
 from shiftproof.evidence.measurement import worst_seen
 from shiftproof.evidence.order import order_summary
 from shiftproof.execution import write_atomically
@@ -57,7 +58,8 @@ class Run:
         for one in self.evidence.where(probe="certify"):
             # what an unsound rule claims would be taken for certified there
             if not one.fact("unsound"):
-                certificates_in(one, len(self.record["classes"])).to_log(log_path(where, one), one["label"])
+                log = Log(one["id"], one["label"], one["prediction"], one["radius"])
+                write_atomically(log_path(where, one), write_log(log).encode())
         return written
 
     @cached_property
