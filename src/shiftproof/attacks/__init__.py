@@ -11,6 +11,7 @@ from shiftproof.attacks.result import AttackResult, Found
 from shiftproof.attacks.spatial import Spatial
 from shiftproof.attacks.square import Square
 from shiftproof.attacks.victim import Base, Smoothed, Victim
+from shiftproof.perturbations.threat import ThreatOption
 
 __all__ = [
     "APGD",
@@ -25,6 +26,7 @@ __all__ = [
     "Smoothed",
     "Spatial",
     "Square",
+    "ThreatOption",
     "Victim",
     "adversarial_representation",
     "attack",

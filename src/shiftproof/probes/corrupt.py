@@ -14,7 +14,15 @@ from torch import Tensor, nn
 
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
-from shiftproof.perturbations.corruptions import CORRUPTIONS, EXTRA, STANDARD, Constants, constants_for, corrupt
+from shiftproof.perturbations.corruptions import (
+    CORRUPTIONS,
+    EXTRA,
+    STANDARD,
+    Constants,
+    constants_for,
+    corrupt,
+    group_of,
+)
 from shiftproof.probes.blocks import Columns, ProbeTask, answers_of, measure_blocks
 from shiftproof.probes.costs import trial_cost
 from shiftproof.probes.probe import PROBES, Probe, Result, under_each
@@ -79,6 +87,7 @@ class Corrupt(Probe):
         facts = [
             {
                 "corruption": name,
+                "corruption_group": group_of(name),
                 "severity": severity,
                 "constants": constants,
                 "setting": f"{name} {severity}, {constants} constants",

@@ -175,7 +175,7 @@ class Requirement:
         if self.metric == "certified":
             assert self.size is not None
             found = [
-                (one.at(self.size), f"certified: {one.title}, {_classifier(one.classifier)}")
+                (one.at(self.size), f"certified: {one.name}, {_classifier(one.classifier)}")
                 for one in series_of_evidence(evidence)
                 if one.domain == domain and self._of_norm(one.norm)
             ]

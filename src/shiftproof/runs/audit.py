@@ -131,7 +131,7 @@ def audit_study(
     options: dict[str, Any],
 ) -> Study:
     """A study of one model as it is; which probes ask is decided when model and data are loaded."""
-    where = "no domain was left out" if target is None else f"{target} is where it is shipped to"
+    where = "no target was named" if target is None else f"{target} is where it is shipped to"
     planned = "" if options.get("budget") is None else f" Planned for {options['budget']}."
     document = {
         "name": "audit",

@@ -47,6 +47,8 @@ def new_record(prepared: Prepared, identity: dict[str, Any]) -> dict[str, Any]:
         "format": FORMAT,
         "hash": digest(identity),
         "study": prepared.study.to_config(),
+        # what evidence is filed under: of a probe that is not installed later, nothing else tells
+        "settings": [repr(probe) for probe in prepared.study.probes],
         "config": identity,
         "sources": list(data.sources.names),
         "classes": list(data.sources.classes),

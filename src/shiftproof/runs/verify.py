@@ -17,11 +17,14 @@ from shiftproof.evidence import EvidenceStore
 from shiftproof.evidence.certificates import certificates_in
 from shiftproof.evidence.order import order_findings
 from shiftproof.evidence.store import StoredFile
+from shiftproof.evidence.titles import certificate_titles
 from shiftproof.models.behaviour import behaviour_of, difference
 from shiftproof.models.files import fingerprint
 from shiftproof.models.identity import identity_of
+from shiftproof.objectives import OBJECTIVES
 from shiftproof.probes import Probe
 from shiftproof.probes.certify import Certify
+from shiftproof.runs.absent import AbsentProbe, absent_in, can_measure
 from shiftproof.runs.data import StudyData, load_study_data
 from shiftproof.runs.engine import facts_of, probe_seed
 from shiftproof.runs.identity import digest
@@ -53,12 +56,40 @@ def verify_folder(folder: Path, *, seed: int, part: int = 24, trust: Trust = NOT
             # what can't be read can't be trusted, and is no mistake of whoever asks
             yield Finding("fail", "run-unreadable", str(error))
             return
+        if run.absent:
+            # what is not checked may not pass for verified; how a model was trained is not checked here
+            needed = any(not name.startswith(OBJECTIVES.kind) for name in absent_in(run.study))
+            yield Finding("fail" if needed else "warn", "not-installed", run.absent)
+        if not can_measure(run.study):
+            yield from _of_evidence(run)
+            return
         # of models there are copies: no published weights are fetched
         named = [(one.model.name, {**one.model.options, "pretrained": False}) for one in run.study.models.values()]
         trust.check(folder, run.study.data.source, named)
         yield from _of_run(run, seed, part)
     else:
         raise DataError(f"{folder} holds no run: it has no run.json")
+
+
+def _of_evidence(run: Run) -> Iterator[Finding]:
+    """What can be checked without data and models: evidence against itself, and what is shown against evidence."""
+    faults = [
+        Finding("fail", code, f"{'/'.join(file.path.parts[-3:])}: {what}")
+        for file in EvidenceStore(run.folder / "evidence").files()
+        for code, what in _faults_inside(file)
+    ]
+    yield from faults
+    if not faults:
+        yield Finding("pass", "evidence-same", "files of evidence are as they were written")
+    yield from order_findings(run.evidence)
+    yield from _shown(run)
+
+
+def _shown(run: Run) -> Iterator[Finding]:
+    try:
+        yield from check_report(run)
+    except ShiftproofError as error:
+        yield Finding("fail", "report-impossible", f"no report follows from what is there: {error}")
 
 
 def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
@@ -76,12 +107,10 @@ def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
     yield from clean_again(run, data, models)
     yield from attacked_again(run, data, models, seed, part)
     yield from order_findings(run.evidence)
-    try:
-        yield from check_report(run)
-    except ShiftproofError as error:
-        yield Finding("fail", "report-impossible", f"no report follows from what is there: {error}")
-    if not certifying:
+    yield from _shown(run)
+    if not certifying and not run.absent:
         yield Finding("warn", "no-certificates", f"{run.folder} certifies nothing: no probe of its study does")
+    titles = certificate_titles(run.evidence)
     for member, model in models.items():
         for setting, (probe, certifier) in certifying.items():
             for domain in data.measured_by(probe):
@@ -91,7 +120,7 @@ def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
                     message = f"{member.title} on {domain.name}: no certificates by {certifier!r}"
                     yield Finding("fail", "rows-missing", message)
                     continue
-                where = f"{member.title} on {domain.name}, {certifier.title}"
+                where = f"{member.title} on {domain.name}, {titles[setting]}"
                 certifying_seed = probe_seed(run.study, run.record, member, probe)
                 job = replace(probe.job(model, domain), seed=certifying_seed, calibration=data.training)
                 certificates = certificates_in(found[0], job.classes)
@@ -203,6 +232,9 @@ def _files(run: Run, data: StudyData, models: dict[Member, nn.Module]) -> Iterat
 def _faults(
     run: Run, file: StoredFile, data: StudyData, member: Member, model: nn.Module, probe: Probe, domain: Domain
 ) -> Iterator[tuple[str, str]]:
+    if isinstance(probe, AbsentProbe):
+        yield from _faults_inside(file)
+        return
     seed, facts = probe_seed(run.study, run.record, member, probe), facts_of(run.record, data, member, domain)
     asked = {"probe": repr(probe), **facts}
     due = json.loads(json.dumps(identity_of(asked, model, domain, seed=seed, calibration=data.training)))
@@ -222,7 +254,12 @@ def _faults(
     ids, labels = domain.ids.tolist(), domain.labels.tolist()
     if any(one["id"].tolist() != ids or one["label"].tolist() != labels for one in file.evidence):
         yield "labels-differ", "samples or labels are not those of the data"
-    elif any((one["correct"] != (one["prediction"] == one["label"])).any() for one in file.evidence):
+    yield from _faults_inside(file)
+
+
+def _faults_inside(file: StoredFile) -> Iterator[tuple[str, str]]:
+    """What is wrong with a file of evidence by itself."""
+    if any((one["correct"] != (one["prediction"] == one["label"])).any() for one in file.evidence):
         yield "correct-differs", "rows are called right or wrong that are not"
     if not file.untouched:
         yield "evidence-changed", "rows were changed after they were written"
