@@ -197,7 +197,7 @@ def plan_audit(
     """Decide how hard every question is asked: the usual effort, or the greatest that fits into the study's budget."""
     for threat in questions.threats:
         check_size(threat, prepared.data.sources.shape)
-    questions, unable = applicable(questions, prepared)
+    questions, unable = applicable(questions, prepared.models, prepared.data_for(questions.probes(efforts.DEFAULT)))
     if prepared.study.budget is not None:
         # a budget is spent on what is asked: votes stop where these radii are decided
         radii = tuple(one.size for one in require if one.metric == "certified" and one.size)
