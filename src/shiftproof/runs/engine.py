@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from torch import nn
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
 from shiftproof.evidence import Evidence, EvidenceStore, slug
-from shiftproof.execution import Mode, check_writable, only_one, write_atomically
+from shiftproof.execution import Mode, as_list, check_running, check_writable, only_one, write_atomically
 from shiftproof.models.behaviour import behaviour_of, difference
 from shiftproof.models.files import fingerprint
 from shiftproof.probes import Probe, run_probe
@@ -46,7 +47,7 @@ def run_study(
     workers: int = 1,
     device: str = "auto",
     progress: Mode = "auto",
-    require: Sequence[Requirement] = (),
+    require: Sequence[Requirement | str] = (),
     radii: Sequence[float] = (),
     strict: bool = False,
     command: str = "",
@@ -58,6 +59,8 @@ def run_study(
     an error. `command` is what was typed, for whoever finds the run unfinished.
     """
     find_device(device)
+    check_running(workers, progress)
+    require, radii = Requirement.read(require), _as_radii(radii)
     if isinstance(study, Planned):
         planned = study
     else:
@@ -86,6 +89,14 @@ def _open_folder(planned: Planned, command: str) -> dict[str, Any]:
     record = new_record(planned.prepared, planned.identity, command)
     write_record(folder, record)
     return record
+
+
+def _as_radii(radii: Any) -> list[float]:
+    """Radii of tables."""
+    told = as_list("radii", radii, "[0.25, 0.5]")
+    if not all(isinstance(one, int | float) and not isinstance(one, bool) and 0 <= one < math.inf for one in told):
+        raise UsageError(f"radii are {radii!r}; they should be numbers of at least 0, such as [0.25, 0.5]")
+    return [float(one) for one in told]
 
 
 def _asked_of_numbers(

@@ -13,7 +13,7 @@ from shiftproof.errors import DataError, UsageError
 from shiftproof.evidence import Evidence, EvidenceStore, slug
 from shiftproof.evidence.measurement import worst_seen
 from shiftproof.evidence.order import order_summary
-from shiftproof.execution import write_atomically
+from shiftproof.execution import as_path, write_atomically
 from shiftproof.models.heads import Head
 from shiftproof.report import Report, write_report
 from shiftproof.report.page import FORMATS, render_page
@@ -158,7 +158,7 @@ def open_run(folder: Path | str, *, unfinished: bool = False) -> Run:
     """A run from its folder; nothing is loaded but the record and the evidence. One that lacks some is refused, unless
     `unfinished` takes what is there.
     """
-    folder = Path(folder)
+    folder = as_path("the folder of the run", folder)
     record = read_record(folder)
     study = validated(record["study"], str(folder / "run.json"))
     store = EvidenceStore(folder / "evidence")
