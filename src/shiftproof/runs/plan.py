@@ -125,6 +125,7 @@ def _resolve_budget(
         progress,
         spent=spent,
         besides=sum(trained) * len(study.seeds or (0,)),
+        examined=list(prepared.models.values()),
     )
     if study.budget is None:
         return Planned(prepared, folder, prepared.identity, plan)
