@@ -21,6 +21,7 @@ __all__ = [
     "numbers_of",
     "options_of_set",
     "repeat_command",
+    "typed_command",
     "with_architecture",
 ]
 
@@ -234,7 +235,12 @@ def absolute(spec: str) -> str:
 
 def repeat_command(seed: int) -> str:
     """What to type to get the same random draws again."""
-    return shlex.join(["shiftproof", *arguments.get([]), "--seed", str(seed)])
+    return f"{typed_command()} --seed {seed}"
+
+
+def typed_command() -> str:
+    """What was typed."""
+    return shlex.join(["shiftproof", *arguments.get([])])
 
 
 def names_of(text: str | None) -> list[str] | None:

@@ -9,24 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.catalogue import Method, options_of, to_plain
-from shiftproof.certification.logs import Log
-from shiftproof.certification.logs import write as write_log
-from shiftproof.errors import UsageError
-from shiftproof.evidence import Evidence, EvidenceStore, Measurement, slug
+from shiftproof.errors import DataError, UsageError
+from shiftproof.evidence import Evidence, EvidenceStore, slug
 from shiftproof.evidence.measurement import worst_seen
 from shiftproof.evidence.order import order_summary
-from shiftproof.execution import write_atomically
+from shiftproof.execution import as_path, write_atomically
 from shiftproof.models.heads import Head
 from shiftproof.report import Report, write_report
 from shiftproof.report.page import FORMATS, render_page
 from shiftproof.report.requirements import Outcome, Requirement
 from shiftproof.runs.absent import Absent, Recorded, sentence_of
+from shiftproof.runs.log_files import certificate_logs
 from shiftproof.runs.record import read_record
 from shiftproof.runs.spec import Study
 from shiftproof.runs.study_files import validated
 from shiftproof.types import Finding
 
-__all__ = ["Run", "describe", "log_path", "open_run", "sheet_path"]
+__all__ = ["Run", "describe", "open_run", "sheet_path"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,11 +54,8 @@ class Run:
         """
         where = folder or self.folder
         written = write_report(self.content(), where, formats)
-        for one in self.evidence.where(probe="certify"):
-            # what an unsound rule claims would be taken for certified there
-            if not one.fact("unsound"):
-                log = Log(one["id"], one["label"], one["prediction"], one["radius"])
-                write_atomically(log_path(where, one), write_log(log).encode())
+        for name, content in certificate_logs(self.evidence).items():
+            write_atomically(where / name, content)
         return written
 
     @cached_property
@@ -170,7 +166,7 @@ def open_run(folder: Path | str, *, unfinished: bool = False) -> Run:
     """A run from its folder; nothing is loaded but the record and the evidence. One that lacks some is refused, unless
     `unfinished` takes what is there.
     """
-    folder = Path(folder)
+    folder = as_path("the folder of the run", folder)
     record = read_record(folder)
     study = validated(record["study"], str(folder / "run.json"), recorded=Recorded.of(record))
     store = EvidenceStore(folder / "evidence")
@@ -183,17 +179,12 @@ def open_run(folder: Path | str, *, unfinished: bool = False) -> Run:
         for domain in domains
     ]
     there = [path for path in paths if path.is_file()]
+    known = record.get("measured", {})
+    if there and not all(set(domains) <= set(known.get(member.key, ())) for member in study.members):
+        raise DataError(f"{folder / 'run.json'} is damaged: it does not say of all that was measured how it was chosen")
     if len(there) < len(paths) and not unfinished:
         raise UsageError(f"the run in {folder} is not finished: run the same study again to complete it")
     return Run(folder, study, record, Evidence.concat(store.read_file(path).evidence for path in there))
-
-
-def log_path(folder: Path, one: Measurement) -> Path:
-    """Where a run keeps the log of the certificates of a measurement."""
-    seed = one.fact("train_seed")
-    model = one.model if seed is None else f"{one.model} seed {seed}"
-    parts = [model, one.domain, one.title, f"alpha {one.fact('alpha')!r}"]
-    return folder / "logs" / f"{slug(' '.join(parts))}.tsv"
 
 
 def sheet_path(folder: Path, domain: str) -> Path:
