@@ -85,6 +85,11 @@ class Catalogue(Generic[T]):
             if not issubclass(cls, self.base):
                 home = f"{self.base.__module__}.{self.base.__qualname__}"
                 raise UsageError(f"the {self.kind} {name!r} should derive from {home}")
+            if missing := sorted(getattr(cls, "__abstractmethods__", ())):
+                lacks = ", ".join(map(repr, missing))
+                raise UsageError(
+                    f"the {self.kind} {name!r} lacks {lacks}: {cls.__qualname__} should define what is abstract"
+                )
             if issubclass(cls, Method):
                 cls.registered_as = name
             self._entries[name] = Entry(name, cls, metadata)  # type: ignore[arg-type]

@@ -1,5 +1,7 @@
 """Models whose outputs hide what an attack needs: the ensemble finds it all the same, the validity checks say so."""
 
+import cProfile
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -11,6 +13,7 @@ from torch import Tensor, nn
 import shiftproof as sp
 from shiftproof.attacks import Base, craft
 from shiftproof.attacks.ensemble import Ensemble
+from shiftproof.attacks.gradient_checks import gradients_inside_forward
 from shiftproof.attacks.inner_logits import inner_logits
 from shiftproof.attacks.validity import validity_findings
 from shiftproof.domains import Domain, Domains
@@ -203,3 +206,13 @@ def test_a_model_that_is_another_with_gradients_on_is_found(honest: nn.Module, d
     found = findings(AskedForGradients(honest).eval(), digits.subset(np.arange(8)))
     assert found["stateful-model"].level == "fail"
     assert "with gradients on differ" in found["stateful-model"].message
+
+
+def test_a_profiler_does_not_stop_the_check() -> None:
+    profiler = cProfile.Profile()
+    profiler.enable()
+    try:
+        assert not list(gradients_inside_forward(nn.Linear(4, 2), torch.rand(3, 4)))
+        assert sys.getprofile() is profiler
+    finally:
+        profiler.disable()

@@ -1,15 +1,18 @@
 """The command line: verbs, exit codes, one sentence for every mistake, nothing half-written."""
 
 import errno
+import importlib
 import json
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 import torch
@@ -42,6 +45,32 @@ def test_help_names_every_verb_without_importing_torch() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     for verb in ("run", "train", "certify", "report", "estimate", "validate", "ls", "data", "doctor"):
         assert f" {verb} " in done.stdout
+
+
+KEYS = ("attack", "certifier", "data", "limit", "model", "models", "noise", "objective", "pretrain", "selection")
+KEYS += ("training",)
+SETTING = {
+    "train": ["--data", "digits"],
+    "certify": ["--data", "digits", "--model", "file:nowhere"],
+    "audit": ["--data", "digits", "--model", "file:nowhere"],
+    "attack": ["--data", "digits", "--model", "file:nowhere", "--threat", "l2:1"],
+    "explain": ["--model", "file:nowhere"],
+    "corrupt": ["--data", "digits", "--out", "o"],
+    "run": ["quickstart"],
+    "estimate": ["quickstart"],
+}
+
+
+@pytest.mark.parametrize("verb", SETTING)
+def test_help_of_set_names_the_keys_that_the_verb_takes(run: Call, verb: str) -> None:
+    command = importlib.import_module(f"shiftproof.cli.{verb}").command
+    (option,) = get_type_hints(command, include_extras=True)["set_"].__metadata__
+    named = {key.split(".")[0] for key in re.findall(r"([\w.]+)=", option.help)}
+    assert named <= set(KEYS)
+    # the value is one that nothing takes, so that a key that is taken stops before anything is done
+    for key in KEYS:
+        said = run(verb, *SETTING[verb], "--set", f"{key}.nonsense=1")[2]
+        assert (re.search(rf"unknown key [^']*'{key}'", said) is None) == (key in named), said
 
 
 def test_without_a_verb_help_is_shown(run: Call) -> None:

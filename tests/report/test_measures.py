@@ -12,10 +12,13 @@ from shiftproof.errors import UsageError
 from shiftproof.evidence import Column, Evidence, Measurement
 from shiftproof.evidence.checks import constant_findings
 from shiftproof.evidence.order import order_findings, order_summary
+from shiftproof.evidence.titles import certificate_titles
 from shiftproof.perturbations.threat import eps_text
+from shiftproof.report.certified import series_of_evidence
 from shiftproof.report.measures import measures_of
 from shiftproof.report.requirements import Certifiable, Measurable, Requirement
 from shiftproof.report.sections.corrupted import corrupted_map, corrupted_of
+from shiftproof.report.sections.findings import certificate_findings
 from shiftproof.report.sections.matrix import matrices_of
 from shiftproof.report.sections.measures import side_by_side
 from shiftproof.report.sections.verdict import verdict_of
@@ -55,7 +58,7 @@ CERTIFIED = (Column("radius", "float", ""), Column("skipped", "bool", ""), Colum
 def certified(domain: str, right: int, radius: float | list[float], **facts: Any) -> Evidence:
     known = {"classifier": "smoothed", "radius": radius, "norm": "l2", "units": "pixel values in [0, 1]", "scale": 0.25}
     known |= {"alpha": 0.001, "noise": "gaussian 0.25", "guarantee": "", "skipped": False, "bound": "clopper-pearson"}
-    return rows(domain, "certify", right, title="gaussian 0.25", **{**known, **facts})
+    return rows(domain, "certify", right, **{"title": "gaussian 0.25", **known, **facts})
 
 
 def attacked(domain: str, right: int, eps: float = 0.5, **facts: Any) -> Evidence:
@@ -94,6 +97,50 @@ def test_rows_stand_in_their_order_with_gaps(evidence: Evidence) -> None:
     assert last.gap is not None
     assert last.gap.value == pytest.approx(0.46)
     assert csv_file([table.to_table({})]).count("\n") == 1 + 6 * 3
+
+
+class TestSeveralAlphas:
+    """What differs in alpha alone says so, wherever it is named."""
+
+    @pytest.fixture
+    def evidence(self, evidence: Evidence) -> Evidence:
+        loose = [
+            certified(domain, right, 0.6, alpha=0.05, setting="loose")
+            for domain, right in (("photo", 93), ("sketch", 71))
+        ]
+        return Evidence.concat([evidence, *loose])
+
+    def test_rows(self, evidence: Evidence) -> None:
+        table = side_by_side(evidence, ["photo"], "sketch")
+        titles = [row.measure.title for row in table.rows if row.measure.kind == "certified"]
+        assert titles == [
+            f"certified {within}, gaussian 0.25, alpha {alpha}"
+            for alpha in ("0.001", "0.05")
+            for within in ("at all", "within l2 0.5")
+        ]
+        assert [row["alpha"] for row in table.figures()] == [0, 0, 0, 0, 0.001, 0.001, 0.05, 0.05]
+        header, *lines = (line.split(",") for line in csv_file([table.to_table({})]).splitlines())
+        assert {line[header.index("alpha") - len(header)] for line in lines} == {"0.0", "0.001", "0.05"}
+
+    def test_findings_and_requirements(self, evidence: Evidence) -> None:
+        findings = certificate_findings(series_of_evidence(evidence), ["photo"], "sketch")
+        assert [one.message.split(":")[0] for one in findings] == [
+            f"m, gaussian 0.25, alpha {alpha}" for alpha in ("0.001", "0.05")
+        ]
+        outcome = Requirement.parse("certified@0.5>=0.1").judge(evidence, ["sketch"])
+        assert outcome.classifier == "certified: gaussian 0.25, alpha 0.001, the smoothed classifier"
+        held = [one.message for one in order_findings(evidence) if "gaussian 0.25, alpha" in one.message]
+        assert any("alpha 0.001" in one for one in held)
+        assert any("alpha 0.05" in one for one in held)
+
+    def test_the_verdict_states_the_surest(self, evidence: Evidence) -> None:
+        (text,) = verdict_of(evidence, ["photo"], "sketch")
+        assert "12% are guaranteed within l2 0.5 (alpha 0.001)" in text
+
+    def test_one_alpha_and_exact_ones_need_no_more_words(self, evidence: Evidence) -> None:
+        exact = certified("photo", 90, 0.6, alpha=0.0, setting="exact", title="margin")
+        both = Evidence.concat([evidence.where(alpha=0.001), exact])
+        assert set(certificate_titles(both).values()) == {"gaussian 0.25", "margin"}
 
 
 def test_verdict_in_plain_words(evidence: Evidence) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from shiftproof.cli.show import show_accuracy, show_measures
 from shiftproof.errors import ConformanceError
 from shiftproof.evidence import Column, Evidence, Measurement
 from shiftproof.report import SECTIONS, Report, Section, write_report
@@ -266,11 +268,24 @@ def test_tables_of_one_name_share_files() -> None:
     assert "part" not in markdown_file(tables[:1])
 
 
-def test_what_leads_stands_first_on_the_page_only() -> None:
-    headings = [Heading("model"), Heading("source"), Heading("target", lead=True)]
-    table = Table("t", headings, [Row([Cell("m"), Cell("1"), Cell("2")])])
-    assert table.order == [0, 2, 1]
-    assert table.cells() == [["model", "source", "target"], ["m", "1", "2"]]
+@pytest.mark.parametrize("name", ["measures", "accuracy"])
+def test_columns_stand_in_one_order_on_page_in_files_and_on_the_terminal(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = report_of(Evidence(list(measured(name))))
+    (table,) = report.sections[name].tables()
+    expected = ["sketch", "gap", "photo"]
+    assert [heading.text for heading in table.headings][1:] == expected
+    markdown = markdown_file([table]).splitlines()[0]
+    show = {"measures": lambda: show_measures(report.measures), "accuracy": lambda: show_accuracy(report.accuracy)}
+    show[name]()
+    terminal = next(line for line in capsys.readouterr().out.splitlines() if "gap" in line)
+    page = re.search(r"<thead>.*?</thead>", render_page(report), re.DOTALL)
+    assert page is not None
+    for text in (markdown, terminal, page[0]):
+        assert sorted(expected, key=text.index) == expected
+    values = [cell.text for cell in table.rows[0].cells][1:]
+    assert values == ["60.0%", "+30.0", "90.0%"]
 
 
 def test_failed_checks_are_said_first(tmp_path: Path) -> None:

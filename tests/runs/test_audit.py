@@ -133,6 +133,11 @@ class TestMeasures:
         names = {path.name for path in ran.export(["csv"], tmp_path)}
         assert {"measures.csv", "corrupted.csv", "certified.csv"} <= names
 
+    def test_it_does_not_claim_a_training(self, ran: sp.Run) -> None:
+        data = ran.content().facts["data"]
+        assert data.endswith("and the target angle=75; nothing was trained in this run")
+        assert "left out" not in data
+
     def test_can_be_opened_and_verified(self, ran: sp.Run) -> None:
         again = sp.open_run(ran.folder)
         assert again.verdict == ran.verdict

@@ -13,6 +13,7 @@ from shiftproof.attacks.square import Square
 from shiftproof.attacks.usual import usual_attack
 from shiftproof.attacks.victim import Base, Smoothed, Victim
 from shiftproof.attacks.word_edits import WordEdits
+from shiftproof.perturbations.threat import ThreatOption
 
 __all__ = [
     "APGD",
@@ -27,6 +28,7 @@ __all__ = [
     "Smoothed",
     "Spatial",
     "Square",
+    "ThreatOption",
     "Victim",
     "WordEdits",
     "adversarial_representation",

@@ -17,7 +17,7 @@ from shiftproof.attacks.result import AttackResult, Found
 from shiftproof.attacks.victim import Base, Smoothed, Victim, frozen
 from shiftproof.domains import Domain, Domains, one_domain
 from shiftproof.errors import DataError, ModelError, UsageError
-from shiftproof.execution import Mode, progress_bar, run_shards
+from shiftproof.execution import Mode, check_count, check_running, progress_bar, run_shards
 from shiftproof.models.outputs import logits_of
 from shiftproof.perturbations.noise import Noise, as_noise
 from shiftproof.perturbations.threat import Ball, Threat
@@ -98,8 +98,9 @@ def attack(
     threats = [attack.threat.at(one) for one in asked]
     for threat in threats:
         check_eps(threat)
-    if workers < 1:
-        raise UsageError(f"workers is {workers}; it should be at least 1")
+    check_running(workers, progress)
+    check_count("samples", samples)
+    check_count("votes", votes)
     domain, victim = one_domain(data, "attack"), as_victim(model, smoothed, samples, votes, checked_seed(seed))
     domain.inputs.prepare()
     check_victim(victim, domain)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
 
@@ -64,21 +65,31 @@ def gradients_inside_forward(model: nn.Module, inputs: Tensor) -> Iterator[Findi
     few = inputs[:_SAMPLES]
     noise = torch.rand(few.shape, generator=torch_generator(0, "gradients in forward")).to(few)
     points = torch.cat([few, (few + few.flip(0)) / 2, (few + noise) / 2])
-    before = sys.getprofile()
-    threading.setprofile(watch)
-    sys.setprofile(watch)
-    try:
-        with torch.no_grad():
-            Base(model).scores(points)
-    finally:
-        sys.setprofile(before)
-        threading.setprofile(before)
+    with _profile(watch), torch.no_grad():
+        Base(model).scores(points)
     if calls:
         message = (
             "the model takes gradients inside its forward pass (it optimises its inputs, or adapts): attacks follow "
             "such a pass in part or not at all, so that robust accuracy may look better than it is"
         )
         yield Finding("warn", "gradients-in-forward", message, {"calls": len(calls)})
+
+
+@contextmanager
+def _profile(watch: Callable[[FrameType, str, Any], None]) -> Iterator[None]:
+    """Let `watch` see every call inside the block, in all threads."""
+    before: Any = sys.getprofile()
+    threading.setprofile(watch)
+    sys.setprofile(watch)
+    try:
+        yield
+    finally:
+        # cProfile's object is no function that can be set again; it is switched on instead
+        known = before if callable(before) else None
+        sys.setprofile(known)
+        threading.setprofile(known)
+        if known is not before:
+            before.enable()
 
 
 def gradient_mode_gap(model: nn.Module, inputs: Tensor, seed: int) -> tuple[Tensor, Tensor]:

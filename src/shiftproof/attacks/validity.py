@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 from torch import Tensor, nn
 
-from shiftproof.attacks.apgd import APGD
 from shiftproof.attacks.attack import Attack, craft
 from shiftproof.attacks.boundary_check import changed_by_rounding, jumps_at_boundary
 from shiftproof.attacks.gradient_checks import classes_without_gradient, gradient_mode_gap, gradients_inside_forward
 from shiftproof.attacks.inner_logits import inner_logits
 from shiftproof.attacks.losses import LOSSES, LossName, evaluate
 from shiftproof.attacks.pgd import PGD
-from shiftproof.attacks.square import Square
+from shiftproof.attacks.validity_attacks import STEPS, poor_attacks, strong_attacks
 from shiftproof.attacks.victim import Base, Victim, frozen
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.outputs import logits_of
@@ -35,13 +34,11 @@ __all__ = ["validity_findings"]
 Level = Literal["pass", "warn", "fail"]
 _LEVELS: tuple[Level, ...] = ("pass", "warn", "fail")
 
-_STEPS, _TARGETS, _QUERIES = 40, 3, 400
 _ROUNDING = 1e-3
 """How far two passes may be apart, relative to what would change an answer."""
 _SUM = 1e-4
 _FLAT = 1e-10
 """Below, a gradient is none, relative to the usual lead of a winner: it would take as many steps to change anything."""
-_SMALLER = (0.5, 0.8)
 _MISSED = 0.05
 """Of what a poor attack overturns, a good one may miss this part."""
 _WARN, _FAIL = 0.05, 0.01
@@ -268,26 +265,19 @@ def _masking(
     def overturned(attack: Attack, target: Victim = victim) -> Tensor:
         return victim.answers(crafted(attack, target)) != labels
 
-    climbs: list[Attack] = [APGD(threat, _STEPS), APGD(threat, _STEPS, "margin", targets=_TARGETS)]
+    climbs, poor = strong_attacks(threat), poor_attacks(threat)
     points = [crafted(one) for one in climbs]
     many = torch.stack([victim.answers(one) != labels for one in points]).any(0)
     # a model may know points by lying off the 8-bit grid, or at the edge of the ball
     whole = [inputs + torch.trunc((one - inputs) * 255) / 255 for one in points]
     on_grid = torch.stack([victim.answers(one) != labels for one in whole]).any(0)
-    poor: dict[str, Attack] = {
-        "one step": PGD(threat, 1, threat.eps, random_start=False),
-        # steps so short that they follow a rugged surface
-        "plain steps": PGD(threat, 2 * _STEPS, threat.eps / 10, loss="margin", restarts=2, early_exit=True),
-        "black box": Square(threat, _QUERIES),
-        **{f"{_STEPS} steps at {part:g} of the size": APGD(threat.at(part * threat.eps), _STEPS) for part in _SMALLER},
-    }
     hidden = inner_logits(victim, inputs)
     if hidden is not None:
         poor["an attack on logits inside the model"] = climbs[1]
     rule = f"weak below a chance of {_WARN:g}, misleading below {_FAIL:g} or where over {_MISSED:.0%} withstand"
     evidence: dict[str, Any] = {"samples": len(inputs), "many steps": int(many.sum()), "rule": rule}
     levels: list[Level] = []
-    sentences = [f"{_STEPS} steps overturn {int(many.sum())} of {len(inputs)} samples that are right"]
+    sentences = [f"{STEPS} steps overturn {int(many.sum())} of {len(inputs)} samples that are right"]
     masks = {
         name: overturned(attack, hidden if hidden is not None and "inside" in name else victim)
         for name, attack in poor.items()
@@ -303,7 +293,7 @@ def _masking(
     # from any image to any other; a random start would be a mistake already, and say nothing of gradients
     free_threat = Threat("l2", math.sqrt(inputs[0].numel())) if threat.norm == "l2" else Threat("linf", 1.0)
     names: tuple[LossName, ...] = ("ce", "margin")
-    straight = PGD(free_threat, _STEPS, random_start=False, early_exit=True)
+    straight = PGD(free_threat, STEPS, random_start=False, early_exit=True)
     free = torch.stack([overturned(replace(straight, loss=name)) for name in names]).any(0)
     # what was found within eps is within any larger ball
     standing = int((~(free | many)).sum())
@@ -320,7 +310,7 @@ def _masking(
         missed = int((many & ~overturned(given)).sum())
         if missed > _MISSED * len(inputs):
             message = (
-                f"the attack misses {missed} of {int(many.sum())} samples that {_STEPS} steps of APGD overturn: what "
+                f"the attack misses {missed} of {int(many.sum())} samples that {STEPS} steps of APGD overturn: what "
                 "it leaves is not robust; use --attack ensemble, or more steps and --set attack.loss=margin"
             )
             yield Finding("warn", "weak-attack", message, {"missed": missed, "samples": len(inputs)})

@@ -69,7 +69,8 @@ class Calibration(TextValue):
                 if key in known:
                     raise UsageError(
                         f"image {domain.ids[place]!r} of {domain.name} is certified and among the calibration images; "
-                        "a classifier must not depend on what it is certified on. Use training images for calibration"
+                        "a classifier must not depend on what it is certified on. Use training images for calibration, "
+                        "and measure those that are held out (--split held-out)"
                     )
 
 

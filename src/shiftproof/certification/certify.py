@@ -14,7 +14,7 @@ from shiftproof.certification.certifier import Certifier, Job, Memory
 from shiftproof.certification.checks import check_classifier
 from shiftproof.domains import Domain, Domains, one_domain
 from shiftproof.errors import UsageError
-from shiftproof.execution import Journal, Mode
+from shiftproof.execution import Journal, Mode, as_path, check_running
 from shiftproof.models.behaviour import behaviour_of, difference
 from shiftproof.models.identity import identity_of
 from shiftproof.models.prepared.prepare import Backend, Precision, check_compute
@@ -81,18 +81,20 @@ def certify(
     if not certifiers:
         raise UsageError("there is no certifier in the list")
     check_compute(precision, backend)
-    if workers < 1:
-        raise UsageError(f"workers is {workers}; it should be at least 1")
+    check_running(workers, progress)
+    path = None if journal is None else as_path("journal", journal)
+    if not (calibration is None or isinstance(calibration, Domains | Domain)):
+        raise UsageError(f"calibration is {calibration!r}; it should be domains whose samples may adapt the model")
     known, domain = None if seed is None else checked_seed(seed), one_domain(data, "certify")
     domain.inputs.prepare()
     classes = check_classifier(model, domain)
     with ExitStack() as stack:
         record: Journal | Memory = Memory()
-        if journal is None:
+        if path is None:
             drawn = fresh_seed() if known is None else known
         else:
-            what = _identity(Path(journal), model, domain, certifiers, known, precision, backend, calibration)
-            drawn, record = what["seed"], stack.enter_context(Journal(Path(journal), what))
+            what = _identity(path, model, domain, certifiers, known, precision, backend, calibration)
+            drawn, record = what["seed"], stack.enter_context(Journal(path, what))
         job = Job(model, domain, classes, drawn, record, workers, precision, backend, progress, label, calibration)
         kind = type(certifiers[0])
         if any(type(one) is not kind for one in certifiers):

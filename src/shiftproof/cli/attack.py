@@ -35,7 +35,7 @@ def command(
     estimate: o.Estimate = False,
     seed: o.Seed = 0,
     out: o.Out = None,
-    set_: o.Set = None,
+    set_: o.SetOfAttack = None,
     workers: o.Workers = None,
     json: o.AsJson = False,
 ) -> None:
@@ -49,7 +49,7 @@ def command(
     from shiftproof.probes.clean import Clean
     from shiftproof.report.sections.attacked import attacked_of
 
-    options = o.options_of_set(o.with_architecture(set_, architecture), ("attack", "data", "model"))
+    options = o.options_of_set(o.with_architecture(set_, architecture), o.ATTACK_KINDS)
     probes = [Clean(), _probe(threat, attack, steps, eps, smoothed, options["attack"])]
     asked: dict[str, Any] = {"limit": limit, "sample_seed": sample_seed, "split": split, "seed": seed, "budget": budget}
     study = study_of_one_model("attack", "Attacks on", data, model, options, probes, domain=domain, **asked)

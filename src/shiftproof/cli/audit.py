@@ -40,7 +40,7 @@ def command(
     estimate: o.Estimate = False,
     seed: o.NoiseSeed = None,
     out: o.Out = None,
-    set_: o.Set = None,
+    set_: o.SetOfCertify = None,
     workers: o.Workers = None,
     json: o.AsJson = False,
 ) -> None:
@@ -57,7 +57,7 @@ def command(
     from shiftproof.runs.sources import ModelSource
 
     began = time.monotonic()
-    options = o.options_of_set(o.with_architecture(set_, architecture), ("data", "model", "noise", "certifier"))
+    options = o.options_of_set(o.with_architecture(set_, architecture), o.CERTIFY_KINDS)
     requirements = [Requirement.parse(text) for text in require or []]
     corrupt = Corrupt("standard" if corruptions == "none" else corruptions, severities or "1,2,3,4,5")  # type: ignore[arg-type]
     audited = ModelSource(o.absolute(model), options["model"])

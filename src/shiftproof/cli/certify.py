@@ -43,7 +43,7 @@ def command(
     estimate: o.Estimate = False,
     seed: o.NoiseSeed = None,
     out: o.Out = None,
-    set_: o.Set = None,
+    set_: o.SetOfCertify = None,
     workers: o.Workers = None,
     json: o.AsJson = False,
 ) -> None:
@@ -57,7 +57,7 @@ def command(
     check_compute(precision, backend)
     shown = () if radii is None else Radii(o.numbers_of(radii)).radii
     alphas = [] if alpha is None else list(o.numbers_of(alpha))
-    options = o.options_of_set(o.with_architecture(set_, architecture), ("data", "model", "noise", "certifier"))
+    options = o.options_of_set(o.with_architecture(set_, architecture), o.CERTIFY_KINDS)
     told = {"noise": noise, "sigma": sigma, "n": n, "n0": n0, "alpha": alphas[0] if alphas else None}
     told |= {"stop": _stop(stop, radii), "skip_wrong": skip_wrong, "runner_up": runner_up}
     named = certifier or "randomized-smoothing"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shiftproof.cli.options import AsJson, Data, Seed, options_of_set
+from shiftproof.cli.options import DATA_KINDS, AsJson, Data, Seed, SetOfData, options_of_set
 from shiftproof.cli.show import say, show_json
 
 __all__ = ["command"]
@@ -25,7 +25,7 @@ def command(
     ] = "auto",
     domain: Annotated[str | None, typer.Option("--domain", help="Domains to corrupt: a,b.", show_default="all")] = None,
     seed: Seed = 0,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="An option of the data: data.size=64.")] = None,
+    set_: SetOfData = None,
     json: AsJson = False,
 ) -> None:
     """Write a corrupted copy of a data set: the same tree of images, as PNG of 8 bits, to look at or to measure on.
@@ -38,7 +38,7 @@ def command(
     from shiftproof.probes.corrupt import Corrupt
     from shiftproof.runs.corrupting import Corrupting
 
-    options = options_of_set(set_ or [], ("data",))
+    options = options_of_set(set_ or [], DATA_KINDS)
     asked = Corrupt(corruption, severity, constants)  # type: ignore[arg-type]
     domains = load_domains(data, **options["data"])
     chosen = domains if domain is None else domains.select([name.strip() for name in domain.split(",")])

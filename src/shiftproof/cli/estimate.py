@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from shiftproof.cli.measure import measure
-from shiftproof.cli.options import AsJson, Set, Workers
+from shiftproof.cli.options import AsJson, SetOfStudy, Workers
 
 __all__ = ["command"]
 
 
 def command(
     study: Annotated[str, typer.Argument(help="A study's name or a YAML file.")],
-    set_: Set = None,
+    set_: SetOfStudy = None,
     workers: Workers = None,
     json: AsJson = False,
 ) -> None:

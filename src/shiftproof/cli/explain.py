@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shiftproof.cli.certifiers import make_certifiers
-from shiftproof.cli.options import Architecture, AsJson, options_of_set, with_architecture
+from shiftproof.cli.options import CERTIFY_KINDS, Architecture, AsJson, SetOfCertify, options_of_set, with_architecture
 from shiftproof.cli.show import show_json, show_table
 
 if TYPE_CHECKING:
@@ -28,9 +28,7 @@ def command(
     sigma: Annotated[str | None, typer.Option("--sigma", help="Scale of the noise.")] = None,
     n: Annotated[int | None, typer.Option("--n", help="Votes or samples.")] = None,
     alpha: Annotated[float | None, typer.Option("--alpha", help="Probability of error.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Options: certifier.radius=0.2, model.width=64, data.size=28.")
-    ] = None,
+    set_: SetOfCertify = None,
     json: AsJson = False,
 ) -> None:
     """Say which certificates apply to a model, and why others do not."""
@@ -44,7 +42,7 @@ def command(
     from shiftproof.runs.data import calibration_pool, measured_part
     from shiftproof.runs.sources import ModelSource
 
-    options = options_of_set(with_architecture(set_, architecture), ("data", "model", "noise", "certifier"))
+    options = options_of_set(with_architecture(set_, architecture), CERTIFY_KINDS)
     given = {key: value for key, value in {"sigma": sigma, "n": n, "alpha": alpha}.items() if value is not None}
     if certifier is None and (given or options["certifier"]):
         raise UsageError("options of a certifier need to know which: --certifier NAME")

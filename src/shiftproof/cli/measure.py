@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from shiftproof.cli.options import EXIT_FAILED, absolute, names_of, repeat_command
+from shiftproof.cli.options import EXIT_FAILED, absolute, names_of, repeat_command, typed_command
 from shiftproof.cli.show import outcomes_now, say, show_costs, show_outcomes
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def measure(
     if estimate:
         show_costs(estimate_study(study.prepared, count), json)
         return None
-    run = run_study(study, workers=count, device=device, progress="lines", require=requirements, radii=radii)
+    asked: dict[str, Any] = {"require": requirements, "radii": radii, "command": typed_command()}
+    run = run_study(study, workers=count, device=device, progress="lines", **asked)
     run.export()
     return run
 

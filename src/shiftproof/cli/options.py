@@ -21,6 +21,7 @@ __all__ = [
     "numbers_of",
     "options_of_set",
     "repeat_command",
+    "typed_command",
     "with_architecture",
 ]
 
@@ -183,12 +184,38 @@ Require = Annotated[
     ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop, with exit 2, if anything about the data is odd.")]
-Set = Annotated[
+# --set: what each verb has that no option of its own changes
+ATTACK_KINDS = ("attack", "data", "model")
+CERTIFY_KINDS = ("certifier", "noise", "data", "model")
+DATA_KINDS = ("data",)
+SetOfAttack = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change an option: attack.restarts=5, data.size=64, model.architecture=cnn."),
+]
+SetOfCertify = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Change an option: data.size=64, model.width=64, training.steps=200, certifier.rule=selection; in a study "
-        "for every model, or for one: models.NAME.model.width=64.",
+        help="Change an option: certifier.rule=selection, noise.k=3 (of --noise dct), data.size=64, "
+        "model.architecture=cnn.",
+    ),
+]
+SetOfData = Annotated[list[str] | None, typer.Option("--set", help="Change an option of the data: data.size=64.")]
+SetOfTrain = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Change an option: objective.sigma=0.5, training.steps=200, model.width=64, data.size=64, selection=last; "
+        "pretrain.data=NAME trains on other data first.",
+    ),
+]
+SetOfStudy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Change a key of the study, limit=100 or data.size=64; of all models that it trains, model.width=64, "
+        "objective.sigma=0.5, training.steps=200, selection=last or pretrain.data=NAME; of one, "
+        "models.NAME.training.steps=200.",
     ),
 ]
 Precision = Annotated[str, typer.Option("--precision", help="f32, or bf16 where the processor has it.")]
@@ -210,7 +237,12 @@ def absolute(spec: str) -> str:
 
 def repeat_command(seed: int) -> str:
     """What to type to get the same random draws again."""
-    return shlex.join(["shiftproof", *arguments.get([]), "--seed", str(seed)])
+    return f"{typed_command()} --seed {seed}"
+
+
+def typed_command() -> str:
+    """What was typed."""
+    return shlex.join(["shiftproof", *arguments.get([])])
 
 
 def names_of(text: str | None) -> list[str] | None:

@@ -34,6 +34,8 @@ def command(
     chosen = FORMATS if formats is None else [part.strip() for part in formats.split(",") if part.strip()]
     if not chosen:
         raise UsageError(f"--format names no format; known are {', '.join(FORMATS)}")
+    if opened.absent:
+        typer.echo(f"note: {opened.absent}", err=True)
     written = opened.export(chosen, out)
     if json:
         show_json({"written": [str(path) for path in written]})

@@ -26,7 +26,7 @@ __all__ = ["command"]
 def command(
     study: Annotated[str, typer.Argument(help="A study's name (shiftproof ls studies) or a YAML file.")],
     out: o.Out = None,
-    set_: o.Set = None,
+    set_: o.SetOfStudy = None,
     seed: o.StudySeed = None,
     seeds: o.Seeds = None,
     limit: o.Limit = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from shiftproof.report import AccuracyTable
     from shiftproof.report.requirements import Outcome
     from shiftproof.report.sections.measures import SideBySide
+    from shiftproof.report.tables import Table
     from shiftproof.runs import Run
     from shiftproof.runs.estimate import StudyCost
     from shiftproof.types import Finding
@@ -57,36 +58,38 @@ def show_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
 
 def show_measures(table: SideBySide) -> None:
     """Everything that was measured, one row each, on every domain; what is guaranteed says so."""
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table as RichTable
-
-    from shiftproof.report.tables import points
-
-    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-    shown.add_column("right, of all samples", overflow="fold")
-    for domain in table.domains:
-        unseen = domain == table.target
-        role, style = ("unseen", "bold") if unseen else ("source", "")
-        shown.add_column(f"{escape(domain)}\n{role}", justify="right", style=style)
-    if table.target is not None:
-        shown.add_column("gap\npoints lost", justify="right")
-    several = len({row.model for row in table.rows}) > 1
-    for row in table.rows:
-        one = row.measure
-        name = f"{one.model}: {one.title}" if several else one.title
-        kind = "guaranteed" if one.kind == "certified" else "measured"
-        cells = [
-            f"{e.value:.1%}\n[dim]{100 * e.low:.1f} to {100 * e.high:.1f}{_below(row.note(domain))}[/]"
-            for domain, e in row.accuracy.items()
-        ]
-        if row.gap is not None:
-            interval = f"{points(row.gap.low)} to {points(row.gap.high)}{_below(row.note())}"
-            cells.append(f"{points(row.gap.value)}\n[dim]{interval}[/]")
-        shown.add_row(f"{escape(name)}\n[dim]{kind}, {one.classifier} classifier[/]", *cells)
-    _console().print(shown)
+    _show_page_table(table.to_table({}))
     if table.note:
         typer.echo(f"{table.note}.\n")
+
+
+def show_accuracy(table: AccuracyTable) -> None:
+    """Accuracy per model and domain, each with its interval below it."""
+    _show_page_table(table.to_table("accuracy", {}))
+
+
+def _show_page_table(table: Table) -> None:
+    """A table of the report on stdout: the same rows, columns and words as on the page."""
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    depth = max(len(heading.below) for heading in table.headings)
+    for place, heading in enumerate(table.headings):
+        # names stand in one line, with what is below them
+        head = "\n".join([heading.text, *heading.below, *[""] * (depth - len(heading.below))])
+        justify: Literal["right", "left"] = "right" if place else "left"
+        shown.add_column(Text(head), overflow="fold", justify=justify, style="bold" if heading.tint else "")
+    several = len({row.group for row in table.rows}) > 1
+    for row in table.rows:
+        group = f"{row.group}: " if several else ""
+        cells = [
+            Text.assemble("" if place else group, cell.text, *(("\n" + line, "dim") for line in cell.below if line))
+            for place, cell in enumerate(row.cells)
+        ]
+        shown.add_row(*cells)
+    _console().print(shown)
 
 
 def show_costs(cost: StudyCost, as_json: bool) -> None:
@@ -114,39 +117,6 @@ def show_outcomes(outcomes: Iterable[Outcome]) -> None:
     """One line a requirement: whether it is met, and by which figure."""
     for one in outcomes:
         say(f"{'met   ' if one.met else 'failed'}  {one}", "green" if one.met else "red")
-
-
-def show_accuracy(table: AccuracyTable) -> None:
-    """Accuracy per model and domain, each with its interval below it."""
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table as RichTable
-
-    from shiftproof.report.tables import points
-
-    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-    shown.add_column("model", overflow="fold")
-    for domain in table.domains:
-        unseen = domain == table.target
-        shown.add_column(
-            f"{escape(domain)}\n{'unseen' if unseen else 'source'}", justify="right", style="bold" if unseen else ""
-        )
-    if table.target is not None:
-        shown.add_column("gap\npoints lost", justify="right")
-    for row in table.rows:
-        cells = [
-            f"{e.value:.1%}\n[dim]{100 * e.low:.1f} to {100 * e.high:.1f}{_below(row.note(domain))}[/]"
-            for domain, e in ((domain, row.accuracy[domain]) for domain in table.domains)
-        ]
-        if row.gap is not None:
-            interval = f"{points(row.gap.low)} to {points(row.gap.high)}{_below(row.note())}"
-            cells.append(f"{points(row.gap.value)}\n[dim]{interval}[/]")
-        shown.add_row(escape(row.model), *cells)
-    _console().print(shown)
-
-
-def _below(note: str) -> str:
-    return f"\n{note}" if note else ""
 
 
 def show_findings(findings: Iterable[Finding]) -> None:

@@ -25,7 +25,7 @@ def command(
     objective: o.Objective = "erm",
     seed: o.Seed = 0,
     out: o.Out = None,
-    set_: o.Set = None,
+    set_: o.SetOfTrain = None,
     limit: o.Limit = None,
     sample_seed: o.SampleSeed = 0,
     require: o.Require = None,

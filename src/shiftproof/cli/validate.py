@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shiftproof.cli.options import EXIT_FAILED, AsJson
+from shiftproof.cli.options import EXIT_FAILED, AsJson, SetOfData
 from shiftproof.cli.show import show_findings, show_json, show_table
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ __all__ = ["command"]
 
 def command(
     data: Annotated[str, typer.Argument(help="A data set's name, folder:PATH or table:PATH.")],
-    set_: Annotated[list[str] | None, typer.Option("--set", help="An option of the data: --set size=64.")] = None,
+    set_: SetOfData = None,
     json: AsJson = False,
 ) -> None:
     """Read every sample once: unreadable files, classes that do not match, samples in two parts. Exit 2 if one fails.

@@ -264,9 +264,13 @@ def one_domain(data: Any, verb: str) -> Domain:
         return data
     if isinstance(data, Domains) and len(data) > 1:
         raise UsageError(f"{verb} one domain at a time: {', '.join(data.names)}")
-    if not isinstance(data, Domains) and isinstance(data, tuple | list) and len(data) == 2 and len(data[0]) == 0:
+    if not isinstance(data, Domains) and isinstance(data, tuple | list) and len(data) == 2 and not _length(data[0]):
         raise UsageError(f"there are no samples to {verb}")
     return next(iter(as_domains(data)))
+
+
+def _length(values: Any) -> int:
+    return len(values) if hasattr(values, "__len__") else 1
 
 
 def as_domains(

@@ -8,6 +8,7 @@ import numpy as np
 
 from shiftproof.evidence.evidence import Evidence
 from shiftproof.evidence.measurement import Measurement
+from shiftproof.evidence.titles import certificate_titles
 from shiftproof.types import Finding
 
 __all__ = ["constant_findings", "counterfactual_findings", "unsound_findings"]
@@ -18,9 +19,10 @@ MOST = 0.9
 
 def constant_findings(evidence: Evidence) -> Iterator[Finding]:
     """One warning a model, setting and domain with one answer to all samples: what holds of it there says nothing."""
+    names = certificate_titles(evidence)
     for probe, title in (("clean", "the model"), ("certify", "the certified classifier")):
         for part in evidence.where(probe=probe).by("model", "train_seed", "setting"):
-            which = f" ({part[0].title})" if probe == "certify" else ""
+            which = f" ({names[part[0].setting]})" if probe == "certify" else ""
             constant = [one.domain for one in part if _is_constant(one)]
             if constant:
                 message = (

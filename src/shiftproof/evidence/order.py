@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.evidence import Evidence, Measurement
+from shiftproof.evidence.titles import certificate_titles
 from shiftproof.types import Finding
 
 __all__ = ["order_findings", "order_summary"]
@@ -48,10 +49,11 @@ def order_summary(evidence: Evidence) -> list[Finding]:
 
 def _findings(part: Evidence, name: str) -> Iterator[Finding]:
     yield from _attacked_and_clean(part, name)
+    titles = certificate_titles(part)
     for held in part.where(probe="certify"):
         if not held.fact("unsound"):
             for other in [*part.where(probe="clean"), *part.where(probe="attack")]:
-                yield from _compared(held, other, name)
+                yield from _compared(held, other, name, titles[held.setting])
 
 
 def _attacked_and_clean(part: Evidence, name: str) -> Iterator[Finding]:
@@ -70,8 +72,8 @@ def _attacked_and_clean(part: Evidence, name: str) -> Iterator[Finding]:
                 yield Finding("pass", "attacked-below-clean", message)
 
 
-def _compared(held: Measurement, other: Measurement, name: str) -> Iterator[Finding]:
-    title, attacked = held.title, other.probe == "attack"
+def _compared(held: Measurement, other: Measurement, name: str, title: str) -> Iterator[Finding]:
+    attacked = other.probe == "attack"
     eps = float(other.fact("eps")) if attacked else 0.0
     # in which norm nothing is added to an input does not matter
     if eps > 0 and any(other.fact(name) != held.fact(name) for name in ("norm", "units")):

@@ -1,5 +1,6 @@
 """Run shards of work and survive: workers, a journal, atomic files, progress. Knows nothing of what it runs."""
 
+from shiftproof.execution.arguments import as_list, as_path, check_count, check_progress, check_running, check_text
 from shiftproof.execution.bf16 import bf16_problem, require_bf16
 from shiftproof.execution.files import check_writable, only_one, parse_json, read_json, write_atomically, write_json
 from shiftproof.execution.journal import Journal
@@ -13,7 +14,13 @@ __all__ = [
     "Mode",
     "Progress",
     "always_in_workers",
+    "as_list",
+    "as_path",
     "bf16_problem",
+    "check_count",
+    "check_progress",
+    "check_running",
+    "check_text",
     "check_writable",
     "duration",
     "keep_freed_memory",

@@ -1,4 +1,6 @@
-"""BatchNorm statistics of a copy of a model, adapted to noise (Test-Time Covariate Shift Adaptation, 2022)."""
+"""BatchNorm statistics of a copy of a model, adapted to noise: "Adversarially trained models with test-time
+covariate shift adaptation" (submitted to ICLR 2022).
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,10 @@ __all__ = ["AdversarialAugmentation"]
 )
 @dataclass(frozen=True)
 class AdversarialAugmentation(InnerAttack):
-    """`clean_weight` times the cross-entropy of the inputs, the rest that of the same inputs attacked; sources only."""
+    """`clean_weight` times the cross-entropy of the inputs, the rest that of the same inputs attacked; sources only.
+
+    Alhamoud et al., "Generalizability of adversarial robustness under distribution shifts" (2023, arXiv:2209.15042).
+    """
 
     steps: Annotated[Positive, Range(1, 20)] = 20
     clean_weight: Annotated[float, Interval(ge=0, le=1), Range(0, 1)] = 0.5

@@ -22,7 +22,12 @@ __all__ = ["AdversarialTraining"]
 )
 @dataclass(frozen=True)
 class AdversarialTraining(InnerAttack):
-    """Cross-entropy of attacked inputs: descent in the weights of what a few steps of ascent find in the ball."""
+    """Cross-entropy of attacked inputs: descent in the weights of what a few steps of ascent find in the ball.
+
+    Madry et al., "Towards deep learning models resistant to adversarial attacks" (2018, arXiv:1706.06083); for other
+    domains: Yi et al., "Improved OOD generalization via adversarial training and pre-training" (2021,
+    arXiv:2105.11144).
+    """
 
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=1_000, schedule="cosine", evaluate_every=100)
     selection: ClassVar[Selection] = "robust-source-validation"

@@ -25,6 +25,9 @@ class Consistency(ForSmoothing):
     """Mean cross-entropy of noisy copies, `weight` times how they disagree, `entropy` times that of their mean.
 
     Copies of an input disagree by the mean of KL(mean of the copies' probabilities || those of a copy).
+
+    Jeong & Shin, "Consistency regularization for certified robustness of smoothed classifiers" (2020,
+    arXiv:2006.04062).
     """
 
     samples: Annotated[Positive, Range(2, 4)] = 2

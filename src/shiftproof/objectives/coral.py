@@ -21,7 +21,10 @@ __all__ = ["CORAL"]
 )
 @dataclass(frozen=True)
 class CORAL(Objective):
-    """Cross-entropy, and `weight` times how means and covariances of representations differ between domains."""
+    """Cross-entropy, and `weight` times how means and covariances of representations differ between domains.
+
+    Sun & Saenko, "Deep CORAL: correlation alignment for deep domain adaptation" (2016, arXiv:1607.01719).
+    """
 
     weight: Annotated[NonNegative, Range(0.1, 10, log=True)] = 1.0
 

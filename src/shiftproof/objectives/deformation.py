@@ -19,7 +19,10 @@ __all__ = ["DeformationAugmentation"]
 )
 @dataclass(frozen=True)
 class DeformationAugmentation(Objective):
-    """Cross-entropy under any `noise` (a rotation, a translation, ...), a fresh draw for every image and step."""
+    """Cross-entropy under any `noise` (a rotation, a translation, ...), a fresh draw for every image and step.
+
+    Alfarra et al., "DeformRS: certifying input deformations with randomized smoothing" (2022, arXiv:2107.00996).
+    """
 
     noise: NoiseOption = "rotation:0.25"  # type: ignore[assignment]  # as text it can be listed
 

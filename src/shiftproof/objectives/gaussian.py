@@ -19,7 +19,10 @@ __all__ = ["Gaussian"]
 )
 @dataclass(frozen=True)
 class Gaussian(ForSmoothing):
-    """Cross-entropy under normal noise of standard deviation `sigma`, a fresh draw for every image and step."""
+    """Cross-entropy under normal noise of standard deviation `sigma`, a fresh draw for every image and step.
+
+    Cohen et al., "Certified adversarial robustness via randomized smoothing" (2019, arXiv:1902.02918).
+    """
 
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=2_000, schedule="cosine", evaluate_every=100)
     selection: ClassVar[Selection] = "source-validation"

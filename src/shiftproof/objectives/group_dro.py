@@ -20,7 +20,10 @@ __all__ = ["GroupDRO"]
 )
 @dataclass(frozen=True)
 class GroupDRO(Objective):
-    """Cross-entropy, weighted over domains; a weight grows by the factor exp(eta * risk) at every step."""
+    """Cross-entropy, weighted over domains; a weight grows by the factor exp(eta * risk) at every step.
+
+    Sagawa et al., "Distributionally robust neural networks for group shifts" (2020, arXiv:1911.08731).
+    """
 
     eta: Annotated[NonNegative, Range(1e-3, 1e-1, log=True)] = 1e-2
 

@@ -26,6 +26,8 @@ class IRM(AnnealedPenalty):
 
     The penalty is the squared slope of the risk in that scale, by two halves of the minibatch: the square of one mean
     would count its variance too. (Of a domain smaller than the minibatch, the halves share samples.)
+
+    Arjovsky et al., "Invariant risk minimization" (2019, arXiv:1907.02893).
     """
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:

@@ -45,7 +45,7 @@ class Recipe:
         """The same recipe with some values changed; an unknown name gets a suggestion."""
         if "selection" in changes:
             raise UsageError("selection stands beside training, not in it: --set selection=last")
-        return replace(self, **checked_options(Recipe, changes, "training"))
+        return replace(self, **checked_options(Recipe, {str(key): value for key, value in changes.items()}, "training"))
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,6 +36,9 @@ class SmoothAdv(ForSmoothing):
 
     The attack is on -log of the mean over `samples` noisy copies, and training sees the same noise. A step is
     2 eps / `steps` long; gradients are normalised.
+
+    Salman et al., "Provably robust deep learning via adversarially trained smoothed classifiers" (2019,
+    arXiv:1906.04584).
     """
 
     eps: Annotated[NonNegative, Range(0.25, 2.0, log=True)] = 0.5

@@ -22,7 +22,11 @@ __all__ = ["Stability"]
 )
 @dataclass(frozen=True)
 class Stability(ForSmoothing):
-    """Cross-entropy of the inputs as they are, and `weight` times KL(f(x) || f(x + noise))."""
+    """Cross-entropy of the inputs as they are, and `weight` times KL(f(x) || f(x + noise)).
+
+    Zheng et al., "Improving the robustness of deep neural networks via stability training" (2016, arXiv:1604.04326);
+    with normal noise: Li et al., "Certified adversarial robustness with additive noise" (2019, arXiv:1809.03113).
+    """
 
     weight: Annotated[NonNegative, Range(0.5, 8, log=True)] = 2.0
 

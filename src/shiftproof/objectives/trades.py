@@ -24,7 +24,10 @@ __all__ = ["TRADES"]
 )
 @dataclass(frozen=True)
 class TRADES(InnerAttack):
-    """Cross-entropy of the inputs, and `beta` times how far predictions diverge in the ball: KL(f(x) || f(x'))."""
+    """Cross-entropy of the inputs, and `beta` times how far predictions diverge in the ball: KL(f(x) || f(x')).
+
+    Zhang et al., "Theoretically principled trade-off between robustness and accuracy" (2019, arXiv:1901.08573).
+    """
 
     beta: Annotated[NonNegative, Range(1, 10, log=True)] = 6.0
 

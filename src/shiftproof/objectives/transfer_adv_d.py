@@ -26,7 +26,8 @@ class TransferAdvD(InnerAttack):
     """Cross-entropy of attacked inputs, and `weight` times how far their representations moved.
 
     Neither weight nor distance is published. Ours is the square of the difference, averaged over coordinates, so that
-    it does not grow with their number.
+    it does not grow with their number. The distance is after Chen et al., "CARTL: cooperative adversarially-robust
+    transfer learning" (2021, arXiv:2106.06667).
     """
 
     threat: ThreatOption = "l2:0.1"  # type: ignore[assignment]

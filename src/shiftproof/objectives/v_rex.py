@@ -21,7 +21,10 @@ __all__ = ["VREx"]
 )
 @dataclass(frozen=True)
 class VREx(AnnealedPenalty):
-    """Cross-entropy, and `weight` times the variance of the risks of the domains, annealed as in IRM."""
+    """Cross-entropy, and `weight` times the variance of the risks of the domains, annealed as in IRM.
+
+    Krueger et al., "Out-of-distribution generalization via risk extrapolation (REx)" (2021, arXiv:2003.00688).
+    """
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The mean of the risks and their variance."""

@@ -14,13 +14,21 @@ from torch import Tensor, nn
 
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
-from shiftproof.perturbations.corruptions import CORRUPTIONS, EXTRA, STANDARD, Constants, constants_for, corrupt
+from shiftproof.perturbations.corruptions import (
+    CORRUPTIONS,
+    EXTRA,
+    STANDARD,
+    Constants,
+    constants_for,
+    corrupt,
+    group_of,
+)
 from shiftproof.probes.blocks import Columns, ProbeTask, answers_of, measure_blocks
 from shiftproof.probes.costs import trial_cost
 from shiftproof.probes.probe import PROBES, Probe, Result, under_each
 from shiftproof.types import Cost
 
-__all__ = ["Corrupt", "as_corruptions"]
+__all__ = ["Corrupt", "as_corruptions", "as_severities"]
 
 SEVERITIES = (1, 2, 3, 4, 5)
 _TOGETHER = 64
@@ -41,10 +49,12 @@ def as_corruptions(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _as_severities(value: Any) -> tuple[int, ...]:
+def as_severities(value: Any) -> tuple[int, ...]:
+    """Severities in order: one, several in a list, or a text with commas."""
     parts = value.split(",") if isinstance(value, str) else [value] if isinstance(value, int) else value
     try:
-        chosen = tuple(sorted({int(part) for part in parts}))
+        # not int(1.5), and not int(True)
+        chosen = tuple(sorted({int(str(part)) for part in parts}))
     except (TypeError, ValueError) as error:
         raise UsageError(f"severities are {value!r}; they should be whole numbers from 1 to 5") from error
     if not chosen or not set(chosen) <= set(SEVERITIES):
@@ -62,7 +72,7 @@ class Corrupt(Probe):
     """
 
     corruptions: Annotated[tuple[str, ...], PlainValidator(as_corruptions)] = STANDARD
-    severities: Annotated[tuple[int, ...], PlainValidator(_as_severities)] = SEVERITIES
+    severities: Annotated[tuple[int, ...], PlainValidator(as_severities)] = SEVERITIES
     constants: Constants = "auto"
 
     title: ClassVar[str] = "corrupted"
@@ -79,6 +89,7 @@ class Corrupt(Probe):
         facts = [
             {
                 "corruption": name,
+                "corruption_group": group_of(name),
                 "severity": severity,
                 "constants": constants,
                 "setting": f"{name} {severity}, {constants} constants",

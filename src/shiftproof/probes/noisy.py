@@ -70,9 +70,12 @@ class Noisy(Probe):
         return [Result(columns, {"noise": label(self.noise)})]
 
     def check(self, model: nn.Module, domain: Domain, calibration: Domains | None) -> None:
-        """Refuse to adapt a model that has nothing to adapt."""
-        if self.adapted and not batchnorm_layers(model):
+        """Refuse to adapt a model that has nothing to adapt, or to samples that are measured."""
+        if not self.adapted:
+            return
+        if not batchnorm_layers(model):
             raise ModelError("the model has no BatchNorm with running statistics, so that there is nothing to adapt")
+        calibration_images(self.calibration, calibration).check_apart(domain)
 
     def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
         """One pass a sample."""

@@ -17,6 +17,7 @@ __all__ = [
     "ProbeTable",
     "accuracy_table",
     "domain_cells",
+    "domain_columns",
     "domain_heading",
     "domain_headings",
     "probe_tables",
@@ -46,7 +47,7 @@ class AccuracyRow:
 
 @dataclass(frozen=True)
 class AccuracyTable:
-    """Accuracy per model and domain. Domains stand in the order sources, target."""
+    """Accuracy per model and domain."""
 
     sources: tuple[str, ...]
     target: str | None
@@ -59,11 +60,12 @@ class AccuracyTable:
 
     def to_table(self, name: str, about: Mapping[str, str], caption: str = "") -> Table:
         """A row for each model, with what it is about below its name."""
-        rows = []
+        columns, rows = domain_columns(self.sources, self.target), []
         for row in self.rows:
             model = Cell(row.model, (about.get(row.model, ""),), row.model, strong=True)
             notes = {domain: row.note(domain) for domain in self.domains}
-            rows.append(Row([model, *domain_cells(row.accuracy, row.gap, notes, row.note(), strong=self.domains)]))
+            cells = domain_cells(columns, row.accuracy, row.gap, notes, row.note(), strong=self.domains)
+            rows.append(Row([model, *cells]))
         counts = {domain: self.rows[0].accuracy[domain].n for domain in self.domains} if self.rows else {}
         headings = [Heading("model"), *domain_headings(self.sources, self.target, counts)]
         return Table(name, headings, rows, Records(_COLUMNS, list(self._records())), caption)
@@ -119,31 +121,40 @@ def domain_heading(domain: str, target: str | None) -> str:
     return f"{domain} ({'unseen' if domain == target else 'source'})"
 
 
+def domain_columns(sources: Sequence[str], target: str | None) -> list[str | None]:
+    """The columns of tables by domain, in one order wherever they are shown: the target, what is lost there (None),
+    then the sources.
+    """
+    return list(sources) if target is None else [target, None, *sources]
+
+
 def domain_headings(sources: Sequence[str], target: str | None, counts: Mapping[str, int]) -> list[Heading]:
-    """Heads of the columns sources, target and gap; `counts` are samples of each domain."""
-    headings = [
-        Heading(
+    """The heads of `domain_columns`; `counts` are the samples of each domain."""
+    return [
+        Heading("gap", ("points lost",), "gap in points")
+        if domain is None
+        else Heading(
             domain,
             ("unseen" if domain == target else "source", *([f"n = {counts[domain]}"] if domain in counts else [])),
             domain_heading(domain, target),
-            lead=domain == target,
             tint=domain == target,
         )
-        for domain in (*sources, *([target] if target is not None else []))
+        for domain in domain_columns(sources, target)
     ]
-    return headings + ([] if target is None else [Heading("gap", ("points lost",), "gap in points", lead=True)])
 
 
 def domain_cells(
+    columns: Sequence[str | None],
     accuracy: Mapping[str, Estimate],
     gap: Estimate | None,
     notes: Mapping[str, str],
     note: str,
     strong: Sequence[str | None] = (),
 ) -> list[Cell]:
-    """The cells below `domain_headings`: `notes` by domain, `note` for the gap, `strong` those in large print."""
-    cells = [percent_cell(e, notes[domain], strong=domain in strong) for domain, e in accuracy.items()]
-    return cells + ([] if gap is None else [points_cell(gap, note, strong=bool(strong) and set(accuracy) <= {*strong})])
+    """The cells of `domain_columns`: `notes` by domain, `note` for the gap, `strong` those in large print."""
+    lost = [] if gap is None else [points_cell(gap, note, strong=bool(strong) and set(accuracy) <= {*strong})]
+    cells = {domain: percent_cell(accuracy[domain], notes[domain], strong=domain in strong) for domain in accuracy}
+    return [cell for domain in columns for cell in (lost if domain is None else [cells[domain]])]
 
 
 def _table(evidence: Evidence, sources: Sequence[str], target: str | None, seed: int) -> AccuracyTable:

@@ -11,6 +11,7 @@ import numpy as np
 
 from shiftproof.evidence import Evidence, Measurement, seen_note
 from shiftproof.evidence.certified import NOTHING, curve, mean_credit
+from shiftproof.evidence.titles import certificate_titles
 from shiftproof.report.estimates import Repeats, Values, estimate, repeats_in
 from shiftproof.types import Estimate, FloatArray
 
@@ -24,10 +25,12 @@ _COLUMNS = 5
 class Series:
     """The certificates of one model on one domain under one setting, for each training seed.
 
-    `label` is the name of its line in a chart: the model, unless told.
+    `label` is the name of its line in a chart: the model, unless told. `name` is what tells the certificate from the
+    others of a run: its title, with alpha where these differ in it.
     """
 
     repeats: Repeats
+    name: str
     label: str = ""
     _known: dict[float, Estimate] = field(default_factory=dict, repr=False)
 
@@ -156,7 +159,10 @@ def series_of_evidence(evidence: Evidence) -> list[Series]:
     """From the measurements of `certify` probes, by model and setting."""
     # rules that prove nothing are never shown as certified
     certified = Evidence([one for one in evidence.where(probe="certify") if not one.fact("unsound")])
-    return [Series(one) for part in certified.by("model", "setting") for one in repeats_in(part)]
+    names = certificate_titles(certified)
+    return [
+        Series(one, names[one.first.setting]) for part in certified.by("model", "setting") for one in repeats_in(part)
+    ]
 
 
 def by_setting(series: Sequence[Series]) -> list[list[Series]]:

@@ -24,8 +24,9 @@ Kind = Literal["clean", "attacked", "corrupted", "certified"]
 class Measure:
     """One thing measured of one model: a number from 0 to 1 for every sample of every domain.
 
-    `size` is the eps of an attack or the radius of a certificate, in `norm` and `units`; nothing else has one. `seen`
-    says of each domain whether the model was trained on the samples: no | unknown | yes.
+    `size` is the eps of an attack or the radius of a certificate, in `norm` and `units`; nothing else has one. `alpha`
+    is the chance that a certificate is wrong, at most: 0 where nothing is left to chance. `seen` says of each domain
+    whether the model was trained on the samples: no | unknown | yes.
     """
 
     model: str
@@ -37,6 +38,7 @@ class Measure:
     units: str = ""
     size: float = 0.0
     noise: str = ""
+    alpha: float = 0.0
     seen: Mapping[str, str] = field(default_factory=dict)
 
     def seen_in(self, domains: Iterable[str]) -> str:
@@ -125,13 +127,14 @@ def _certified(rows: Evidence, model: str, attacked: Sequence[Measure]) -> Itera
             yield Measure(
                 model,
                 "certified",
-                f"certified {within}, {first.title}",
+                f"certified {within}, {first.name}",
                 first.classifier,
                 {one.domain: one.values(radius) for one in series},
                 first.norm,
                 first.units,
                 radius,
                 first.noise,
+                first.alpha,
             )
 
 

@@ -6,9 +6,11 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from shiftproof.errors import UsageError
 from shiftproof.evidence import Evidence, seen_note
+from shiftproof.execution import as_list
 from shiftproof.perturbations.threat import parse_eps
 from shiftproof.report.certified import series_of_evidence
 from shiftproof.report.measures import measures_of
@@ -101,6 +103,8 @@ class Requirement:
     @classmethod
     def parse(cls, text: str) -> Requirement:
         """From text such as certified@0.5>=0.6; the domain may follow a colon: clean:sketch>=0.8."""
+        if not isinstance(text, str):
+            raise UsageError(f"the requirement is {text!r}; it should be a text like {_EXAMPLE}")
         metric = re.match(r"\s*([a-z-]*)", text)
         if metric and metric[1] in LATER:
             raise UsageError(f"the requirement {text!r} asks for {LATER[metric[1]]}, which are not built yet")
@@ -119,6 +123,12 @@ class Requirement:
         size = None if found["size"] is None else parse_eps(found["size"])
         parts = found["metric"], found["norm"], size, found["domain"], found["sign"]
         return cls(text.strip(), *parts, share, bool(found["sure"]))
+
+    @classmethod
+    def read(cls, require: Any) -> list[Requirement]:
+        """One or several, as texts or as they are."""
+        several = [require] if isinstance(require, Requirement) else as_list("require", require, "['clean>=0.8']")
+        return [one if isinstance(one, Requirement) else cls.parse(one) for one in several]
 
     def check(self, planned: Measurable) -> None:
         """Refuse what will not have been measured: another domain, size or radius, a norm that is not certified."""
@@ -175,7 +185,7 @@ class Requirement:
         if self.metric == "certified":
             assert self.size is not None
             found = [
-                (one.at(self.size), f"certified: {one.title}, {_classifier(one.classifier)}")
+                (one.at(self.size), f"certified: {one.name}, {_classifier(one.classifier)}")
                 for one in series_of_evidence(evidence)
                 if one.domain == domain and self._of_norm(one.norm)
             ]

@@ -40,12 +40,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Heading:
-    """The head of a column. One with `lead` is shown first on the page, one with `tint` in the colour of the target."""
+    """The head of a column; one with `tint` is shown in the colour of the target."""
 
     text: str
     below: tuple[str, ...] = ()
     plain: str = ""
-    lead: bool = False
     tint: bool = False
 
     def __str__(self) -> str:
@@ -88,12 +87,6 @@ class Table:
     rows: Sequence[Row]
     numbers: Records | None = None
     caption: str = ""
-
-    @property
-    def order(self) -> list[int]:
-        """The columns as they stand on the page: first the names of rows, then those that lead."""
-        first, *others = range(len(self.headings))
-        return [first, *sorted(others, key=lambda column: not self.headings[column].lead)]
 
     @property
     def records(self) -> Records:

@@ -17,12 +17,12 @@ from shiftproof.certification.certifiers.latent_margin import LatentMargin
 from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ShiftproofError, UsageError
-from shiftproof.execution import Mode
+from shiftproof.execution import Mode, as_list, as_path, check_count, check_running, check_text
 from shiftproof.models.outputs import check_copyable
 from shiftproof.perturbations.balls import as_ball
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.perturbations.threat import Ball
-from shiftproof.probes.corrupt import as_corruptions
+from shiftproof.probes.corrupt import as_corruptions, as_severities
 from shiftproof.report.requirements import Requirement
 from shiftproof.runs import efforts
 from shiftproof.runs.efforts import EFFORTS, Questions, applicable
@@ -101,8 +101,8 @@ def audit(
         raise UsageError("audit takes domains: sources, target = sp.load_domains(...).leave_out('sketch')")
     if not isinstance(model, nn.Module):
         raise UsageError(f"the model is {type(model).__name__}; it should be a torch.nn.Module")
-    if limit is not None and limit < 1:
-        raise UsageError(f"the limit is {limit}; it should be at least 1")
+    _check_arguments(limit, certifiers, name, workers, progress, out)
+    requirements = Requirement.read(require)
     known = sources if isinstance(sources, Domains) else Domains(sources.name, [sources])
     if target is not None and target.name in known.names:
         raise UsageError(f"{target.name!r} is both source and target; a target is what training leaves out")
@@ -117,10 +117,24 @@ def audit(
         chosen = usual_certifiers(prepared) if certifiers is None else list(certifiers)
         asked = [(one, frozenset({"n", "stop"}) if certifiers is not None else frozenset[str]()) for one in chosen]
         questions = questions_of(threats, asked, corruptions, severities, also)
-        requirements = [Requirement.parse(text) for text in ([require] if isinstance(require, str) else require)]
         running: dict[str, Any] = {"workers": workers, "progress": progress, "require": requirements}
         planned = plan_audit(prepared, questions, out, strict=strict, **running)
         return run_study(planned, **running)
+
+
+def _check_arguments(
+    limit: object, certifiers: Any, name: object, workers: object, progress: object, out: object
+) -> None:
+    """Refuse what is not of the kind that it should be, before anything is loaded."""
+    if limit is not None:
+        check_count("the limit", limit)
+    check_text("name", name, "model")
+    check_running(workers, progress)
+    if out is not None:
+        as_path("out", out)
+    told = () if certifiers is None else as_list("certifiers", certifiers, "[sp.certifiers.LatentMargin()]")
+    if wrong := [one for one in told if not isinstance(one, Certifier)]:
+        raise UsageError(f"the certifier is {wrong[0]!r}; it should be an object such as sp.certifiers.LatentMargin()")
 
 
 def audit_study(
@@ -132,7 +146,7 @@ def audit_study(
     options: dict[str, Any],
 ) -> Study:
     """A study of one model as it is; which probes ask is decided when model and data are loaded."""
-    where = "no domain was left out" if target is None else f"{target} is where it is shipped to"
+    where = "no target was named" if target is None else f"{target} is where it is shipped to"
     planned = "" if options.get("budget") is None else f" Planned for {options['budget']}."
     document = {
         "name": "audit",
@@ -175,14 +189,16 @@ def questions_of(
     also: str | Sequence[str],
 ) -> Questions:
     """What is asked for, each thing once; texts may hold several with commas, and no corruptions are "none"."""
-    balls = dict.fromkeys(as_ball(one) for one in _several(threats))
+    balls = dict.fromkeys(as_ball(one) for one in _several("threats", threats, "['l2:0.5']"))
     kinds = () if corruptions == "none" or not corruptions else as_corruptions(corruptions)
-    told = None if severities is None else tuple(severities)
-    return Questions(tuple(balls), tuple(certifiers), kinds, told, tuple(dict.fromkeys(map(str, _several(also)))))
+    told = None if severities is None else as_severities(severities)
+    probes = dict.fromkeys(map(str, _several("also", also, "['search']")))
+    return Questions(tuple(balls), tuple(certifiers), kinds, told, tuple(probes))
 
 
-def _several(value: Any) -> list[Any]:
-    return [part.strip() for part in value.split(",")] if isinstance(value, str) else list(value)
+def _several(name: str, value: Any, example: str) -> list[Any]:
+    """A text holds several with commas."""
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else as_list(name, value, example)
 
 
 def plan_audit(
@@ -198,7 +214,7 @@ def plan_audit(
     """Decide how hard every question is asked: the usual effort, or the greatest that fits into the study's budget."""
     for threat in questions.threats:
         check_size(threat, prepared.data.sources.shape)
-    questions, unable = applicable(questions, prepared)
+    questions, unable = applicable(questions, prepared.models, prepared.data_for(questions.probes(efforts.DEFAULT)))
     if prepared.study.budget is not None:
         # a budget is spent on what is asked: votes stop where these radii are decided
         radii = tuple(one.size for one in require if one.metric == "certified" and one.size)

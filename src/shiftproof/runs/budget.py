@@ -13,7 +13,8 @@ from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
 from shiftproof.execution import Mode, duration, progress_bar
 from shiftproof.probes import Probe
-from shiftproof.runs.trial import TRIED, Stopwatch, examining_seconds, trial_domain, wall_seconds
+from shiftproof.runs.examine import examining_seconds
+from shiftproof.runs.trial import TRIED, Stopwatch, trial_domain, wall_seconds
 
 __all__ = ["Plan", "plan_probes"]
 
@@ -54,6 +55,7 @@ def plan_probes(
     *,
     spent: float = 0.0,
     besides: float = 0.0,
+    examined: Sequence[nn.Module] = (),
 ) -> Plan:
     """The greatest effort that fits into the budget, and if none does, the least on fewer samples; without a budget,
     the first.
@@ -63,12 +65,13 @@ def plan_probes(
 
     Args:
         efforts: Probes that ask the same questions, from the greatest effort to the least.
+        examined: Models that are examined before they are attacked.
     """
     began, few = time.perf_counter() - spent, trial_domain(measured)
     tried = efforts if budget is not None else efforts[:1]
     with progress_bar("trying every probe for a moment", len(tried) * len(models) * len(tried[0]), progress) as bar:
         watches = [Stopwatch(model, few, lambda title: bar.advance(1, title)) for model in models]
-        fixed = ENDING + besides + sum(examining_seconds(model, few) for model in models)
+        fixed = ENDING + besides + sum(examining_seconds(model, few, tried[0]) for model in examined)
         planner = _Planner(watches, list(map(len, measured)), workers, fixed)
         if budget is None:
             return planner.plan(tried[0], None, planner.tried(tried[0]))

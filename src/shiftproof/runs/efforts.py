@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+
+from torch import nn
 
 from shiftproof.attacks.ensemble import Ensemble
 from shiftproof.attacks.pgd import PGD
@@ -20,7 +23,7 @@ from shiftproof.probes.attack import Attack
 from shiftproof.probes.certify import Certify
 from shiftproof.probes.clean import Clean
 from shiftproof.probes.corrupt import Corrupt
-from shiftproof.runs.prepare import Prepared
+from shiftproof.runs.data import StudyData
 from shiftproof.types import Finding
 
 __all__ = ["DEFAULT", "EFFORTS", "Effort", "Questions", "applicable"]
@@ -110,12 +113,14 @@ class Questions:
         return [one.noise for one in certifiers if one.noise is not None]
 
 
-def applicable(questions: Questions, prepared: Prepared) -> tuple[Questions, list[Finding]]:
+def applicable(
+    questions: Questions, models: Mapping[str, nn.Module], data: StudyData
+) -> tuple[Questions, list[Finding]]:
     """The questions without certificates and corruptions that do not apply, and why they do not.
 
     Other probes must apply: what they say against the model or the data is an error.
     """
-    (model,), data = prepared.models.values(), prepared.data
+    (model,) = models.values()
     findings: list[Finding] = []
     if questions.corruptions:
         try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from torch import nn
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
 from shiftproof.evidence import Evidence, EvidenceStore, slug
-from shiftproof.execution import Mode, check_writable, only_one, write_atomically, write_json
+from shiftproof.execution import Mode, as_list, check_running, check_writable, only_one, write_atomically
 from shiftproof.models.behaviour import behaviour_of, difference
 from shiftproof.models.files import fingerprint
 from shiftproof.probes import Probe, run_probe
@@ -21,11 +23,11 @@ from shiftproof.report.requirements import Requirement
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.examine import examine_models
 from shiftproof.runs.inspect import probe_findings
-from shiftproof.runs.models import kept_copy, model_file, train_to_file, training_findings
+from shiftproof.runs.models import check_cards, hash_cards, kept_copy, model_file, train_to_file, training_findings
 from shiftproof.runs.plan import Planned, plan_run
 from shiftproof.runs.prepare import Prepared
 from shiftproof.runs.pretraining import first_alike
-from shiftproof.runs.record import continue_record, new_record, read_record
+from shiftproof.runs.record import continue_record, new_record, write_record
 from shiftproof.runs.run import Run, sheet_path
 from shiftproof.runs.seen import seen_in_training, seen_target
 from shiftproof.runs.spec import Member, Study
@@ -45,34 +47,37 @@ def run_study(
     workers: int = 1,
     device: str = "auto",
     progress: Mode = "auto",
-    require: Sequence[Requirement] = (),
+    require: Sequence[Requirement | str] = (),
     radii: Sequence[float] = (),
     strict: bool = False,
+    command: str = "",
 ) -> Run:
     """Train what is not trained and measure what is not measured; the same call continues a run that was killed.
 
     `study` is a study, the name of one, or the path of a YAML file. What is asked of the numbers (`require`), and which
     `radii` tables show, may change from call to call: the numbers do not. With `strict`, anything odd about the data is
-    an error.
+    an error. `command` is what was typed, for whoever finds the run unfinished.
     """
     find_device(device)
+    check_running(workers, progress)
+    require, radii = Requirement.read(require), _as_radii(radii)
     if isinstance(study, Planned):
         planned = study
     else:
         planned = plan_run(study, out, workers=workers, progress=progress, require=require, strict=strict)
     check_writable(planned.folder)
     with only_one(planned.folder):
-        record = _open_folder(planned)
+        record = _open_folder(planned, command)
         record |= _asked_of_numbers(record, require, radii)
         return _fill_folder(planned, record, workers, device, progress)
 
 
-def _open_folder(planned: Planned) -> dict[str, Any]:
+def _open_folder(planned: Planned, command: str) -> dict[str, Any]:
     """The record of the run that is in the folder already, or a new one, written."""
     folder = planned.folder
     if planned.begun is not None:
         # another call may have gone on with it until this one had the folder to itself
-        return continue_record(read_record(folder))
+        return continue_record(folder)
     foreign = [name for name in ("run.json", "model.safetensors", "models", "evidence") if (folder / name).exists()]
     if foreign == ["run.json"]:
         raise UsageError(f"another call has begun a run in {folder} in the meantime; run the same command again")
@@ -81,9 +86,17 @@ def _open_folder(planned: Planned) -> dict[str, Any]:
             f"{folder} holds {foreign[0]}, but no run.json: what is there is no run that could be continued; choose "
             "another --out"
         )
-    record = new_record(planned.prepared, planned.identity)
-    write_json(folder / "run.json", record)
+    record = new_record(planned.prepared, planned.identity, command)
+    write_record(folder, record)
     return record
+
+
+def _as_radii(radii: Any) -> list[float]:
+    """Radii of tables."""
+    told = as_list("radii", radii, "[0.25, 0.5]")
+    if not all(isinstance(one, int | float) and not isinstance(one, bool) and 0 <= one < math.inf for one in told):
+        raise UsageError(f"radii are {radii!r}; they should be numbers of at least 0, such as [0.25, 0.5]")
+    return [float(one) for one in told]
 
 
 def _asked_of_numbers(
@@ -97,6 +110,7 @@ def _asked_of_numbers(
 def _fill_folder(planned: Planned, record: dict[str, Any], workers: int, device: str, progress: Mode) -> Run:
     """Train every model, then run every probe of the study on every model and domain."""
     prepared, folder, study, data = planned.prepared, planned.folder, planned.study, planned.prepared.data
+    check_cards(folder, record["fingerprints"])
     models = {member: _model(planned, member, device, progress) for member in study.members}
     findings = [*prepared.findings, *probe_findings(study.probes, len(data.sources.classes))]
     for member, (model, card) in models.items():
@@ -108,11 +122,12 @@ def _fill_folder(planned: Planned, record: dict[str, Any], workers: int, device:
         record["examined"] = [asdict(one) for one in examine_models(prepared.models, data, study.probes, progress)]
     findings += [Finding(**one) for one in record["examined"]]
     record["fingerprints"]["weights"] = {member.key: fingerprint(model) for member, (model, _) in models.items()}
+    record["fingerprints"]["cards"] = hash_cards(folder)
     record["behaviour"] = _same_behaviour(folder, record, data, models)
     record["measured"] = {member.key: _facts(data, study, card) for member, (_, card) in models.items()}
     record["selected"] = {member.key: card.get("selection") for member, (_, card) in models.items()}
     record["findings"] = [asdict(one) for one in findings]
-    write_json(folder / "run.json", record)
+    write_record(folder, record)
     for domain in data.measured:
         if len(domain.shape) == 3:
             write_atomically(sheet_path(folder, domain.name), contact_sheet(domain))
@@ -121,6 +136,10 @@ def _fill_folder(planned: Planned, record: dict[str, Any], workers: int, device:
         for member, (model, _) in models.items()
         for probe in study.probes
     ]
+    if "finished" not in record:
+        # from now on, what is missing was removed
+        record["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
+        write_record(folder, record)
     return Run(folder, study, record, Evidence.concat(evidence))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -10,7 +11,13 @@ import torch
 from torch import nn
 
 from shiftproof.attacks import Attack
+from shiftproof.attacks.attack import craft
+from shiftproof.attacks.pgd import PGD
 from shiftproof.attacks.validity import validity_findings
+from shiftproof.attacks.validity_attacks import validity_passes
+from shiftproof.attacks.victim import Base, frozen
+from shiftproof.domains import Domain
+from shiftproof.errors import ModelError
 from shiftproof.execution import Mode, progress_bar
 from shiftproof.perturbations.threat import Threat, as_threat
 from shiftproof.probes import Probe
@@ -18,27 +25,64 @@ from shiftproof.probes.attack import Attack as AttackProbe
 from shiftproof.runs.data import StudyData
 from shiftproof.types import Finding
 
-__all__ = ["examine_models"]
+__all__ = ["examine_models", "examining_seconds"]
 
 EXAMINED = 32
 """Samples on which a model is examined."""
 USUAL = "l2:0.5"
 """Within which gradients are looked at where all attacks deform."""
+TRIED_STEPS = 10
+"""Steps of an attack by which it is foreseen how long the examination takes."""
+BESIDES = 3.0
+"""Seconds for what is looked at without an attack."""
 
 
 def examine_models(
     models: Mapping[str, nn.Module], data: StudyData, probes: Sequence[Probe], progress: Mode
 ) -> list[Finding]:
     """Whether gradients of the models tell how they can be attacked, if a study attacks any of them."""
-    attacks = [probe.attack for probe in probes if isinstance(probe, AttackProbe) and probe.smoothed is None]
-    threats = list(dict.fromkeys(one.threat for one in attacks if isinstance(one.threat, Threat)))
+    attacks = _attacks(probes)
     found: list[Finding] = []
     for name, model in models.items() if attacks else ():
         with progress_bar(f"examining {name}", 1, progress) as bar:
-            each = _examine(model, data, threats or [as_threat(USUAL)], attacks)
+            each = _examine(model, data, _threats(attacks), attacks)
             found += [replace(one, message=f"{name}: {one.message}") if len(models) > 1 else one for one in each]
             bar.advance()
     return found
+
+
+def examining_seconds(model: nn.Module, few: Domain, probes: Sequence[Probe]) -> float:
+    """How long it takes at most to examine a model, by a few steps of an attack within each threat; 0 if a study does
+    not attack it.
+    """
+    attacks = _attacks(probes)
+    inputs, labels = few.take(np.arange(min(EXAMINED, len(few))))
+    seconds = BESIDES if attacks else 0.0
+    for threat in _threats(attacks) if attacks else ():
+        tried = PGD(threat, TRIED_STEPS)
+        given = [one.passes for one in attacks if one.threat == threat and isinstance(one, PGD)]
+        radii, ids = torch.full((len(inputs),), threat.eps), few.ids[: len(inputs)]
+        began = time.perf_counter()
+        try:
+            with frozen(model):
+                craft(Base(model), inputs, labels, tried, radii=radii, ids=ids)
+        except ModelError:
+            # what has no gradients is not attacked when it is examined
+            continue
+        each = (time.perf_counter() - began) / tried.passes
+        seconds += each * (validity_passes(threat) + sum(given[:1]))
+    return seconds
+
+
+def _attacks(probes: Sequence[Probe]) -> list[Attack]:
+    """Attacks on the models themselves."""
+    return [probe.attack for probe in probes if isinstance(probe, AttackProbe) and probe.smoothed is None]
+
+
+def _threats(attacks: Sequence[Attack]) -> list[Threat]:
+    """Threats to pixels within which gradients are looked at."""
+    threats = dict.fromkeys(one.threat for one in attacks if isinstance(one.threat, Threat))
+    return list(threats) or [as_threat(USUAL)]
 
 
 def _examine(

@@ -76,6 +76,7 @@ def probe_findings(probes: Sequence[Probe], classes: int) -> Iterator[Finding]:
         noise, cap = certifier.noise, certifier.largest_radius(classes)
         for threat in threats if noise is not None else ():
             if (threat.norm, threat.units) == (noise.norm, noise.units) and threat.eps > cap:
-                message = f"{certifier.title} with {certifier.votes:,} votes certifies no radius above {cap:.3g}"
+                how = f"{certifier.votes:,} votes at alpha {certifier.alpha:g}"
+                message = f"{certifier.title} with {how} certifies no radius above {cap:.3g}"
                 hint = f"so that nothing can be guaranteed within {threat.norm} {threat.eps:g}"
                 yield Finding("warn", "out-of-reach", f"{message}, {hint}: more votes, or more noise")

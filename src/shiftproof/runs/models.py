@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from shiftproof.errors import StorageError
 from shiftproof.evidence import slug
 from shiftproof.execution import Mode
 from shiftproof.models import load_model, read_card, save_model
-from shiftproof.models.files import load_weights, read_weights
+from shiftproof.models.files import file_hash, load_weights, read_weights
 from shiftproof.models.load import model_path, starts_by_chance
 from shiftproof.objectives.objective import Outcome
 from shiftproof.runs.data import StudyData
@@ -27,7 +28,15 @@ from shiftproof.runs.spec import Member, ModelSpec, Study
 from shiftproof.training import Fit, train
 from shiftproof.types import Finding
 
-__all__ = ["kept_copy", "load_trained", "model_file", "train_to_file", "training_findings"]
+__all__ = [
+    "check_cards",
+    "hash_cards",
+    "kept_copy",
+    "load_trained",
+    "model_file",
+    "train_to_file",
+    "training_findings",
+]
 
 
 def train_to_file(
@@ -126,6 +135,23 @@ def load_trained(study: Study, sources: Domains, folder: Path, member: Member) -
 def model_file(folder: Path, study: Study, member: Member) -> Path:
     """Where a run keeps a model."""
     return folder / ("model.safetensors" if study.at_top else f"models/{slug(member.key)}.safetensors")
+
+
+def hash_cards(folder: Path) -> dict[str, str]:
+    """Hashes of the records beside a run's models, and of what models were pre-trained to, by path."""
+    beside = ["model.json", "model-pretrained.*", "models/*.json", "models/*-pretrained.safetensors"]
+    paths = sorted({path for pattern in beside for path in folder.glob(pattern)})
+    return {path.relative_to(folder).as_posix(): file_hash(path) for path in paths}
+
+
+def check_cards(folder: Path, known: Mapping[str, Any]) -> None:
+    """Refuse to continue a run if a record beside a model was edited; one that is gone is written again."""
+    now, before = hash_cards(folder), known.get("cards", {})
+    if changed := [name for name, value in now.items() if before.get(name, value) != value]:
+        raise StorageError(
+            f"{folder / changed[0]} was changed after it was written; choose another --out, or remove the folder to "
+            "measure anew"
+        )
 
 
 def _reload(spec: ModelSpec, sources: Domains, path: Path) -> nn.Module:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.errors import CheckFailed, UsageError
-from shiftproof.execution import Mode, parse_duration
+from shiftproof.execution import Mode, as_path, parse_duration
 from shiftproof.probes import Probe
 from shiftproof.report.requirements import Requirement
 from shiftproof.runs.budget import Plan, plan_probes
@@ -79,7 +79,7 @@ def plan_run(
     if strict and (odd := [one for one in prepared.findings if one.level != "pass"]):
         more = f" (and {len(odd) - 1} more)" if len(odd) > 1 else ""
         raise CheckFailed(f"{odd[0].message}{more}; without --strict the run would go on and say so")
-    folder = Path(out) if out else prepared.default_folder
+    folder = as_path("out", out) if out else prepared.default_folder
     if (folder / "run.json").exists():
         begun = read_record(folder)
         check_same(folder, begun, prepared, prepared.identity)
@@ -125,6 +125,7 @@ def _resolve_budget(
         progress,
         spent=spent,
         besides=sum(trained) * len(study.seeds or (0,)),
+        examined=list(prepared.models.values()),
     )
     if study.budget is None:
         return Planned(prepared, folder, prepared.identity, plan)

@@ -75,15 +75,21 @@ class Prepared:
         named = self.identity if self.seed is None else {**self.identity, "noise_seed": self.seed}
         return Path("runs") / f"{slug(self.study.name)}-{digest(named)}"
 
+    def data_for(self, probes: Sequence[Probe]) -> StudyData:
+        """The samples that other probes would measure: what adapts a model is not among them."""
+        if not any(probe.calibrates for probe in probes):
+            return self.data
+        cards = list(self.cards.values())
+        return load_study_data(self._study_of(probes), self.data.left_out, cards=cards)
+
     def with_probes(self, probes: Sequence[Probe], efforts: Sequence[Sequence[Probe]] = ()) -> Prepared:
         """The same models and data, measured by other probes."""
-        cards, data = list(self.cards.values()), self.data
-        study = _with_calibration(self.study.changed(probes=tuple(probes)), cards)
-        if any(probe.calibrates for probe in probes):
-            # what adapts a model is not measured, so that other samples are now
-            data = load_study_data(study, data.left_out, cards=cards)
+        study, data = self._study_of(probes), self.data_for(probes)
         _check_probes(study, data, self.models)
         return replace(self, study=study, data=data, efforts=tuple(map(tuple, efforts)))
+
+    def _study_of(self, probes: Sequence[Probe]) -> Study:
+        return _with_calibration(self.study.changed(probes=tuple(probes)), list(self.cards.values()))
 
 
 def prepare_study(study: Study, progress: Mode = "off") -> Prepared:
@@ -118,8 +124,11 @@ def _check_probes(study: Study, data: StudyData, models: Mapping[str, nn.Module]
     for name, spec in study.models.items():
         model = models[name] if name in models else untrained(spec, data.sources).eval()
         for probe in study.probes:
+            # what holds for one domain holds for all, but for samples that adapt the model
+            places = data.measured if probe.calibrates else data.measured[-1:]
             try:
-                probe.check(model, data.measured[-1], data.training)
+                for domain in places:
+                    probe.check(model, domain, data.training)
             except ShiftproofError as error:
                 if not study.trains and len(study.models) == 1:
                     raise

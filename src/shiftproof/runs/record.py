@@ -9,13 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.errors import DataError, UsageError
-from shiftproof.execution import read_json
+from shiftproof.execution import read_json, write_json
 from shiftproof.rng import fresh_seed
 from shiftproof.runs.environment import environment
 from shiftproof.runs.identity import digest
 from shiftproof.runs.prepare import Prepared
 
-__all__ = ["FORMAT", "check_same", "continue_record", "new_record", "read_record"]
+__all__ = [
+    "FORMAT",
+    "check_same",
+    "continue_record",
+    "is_sealed",
+    "new_record",
+    "read_record",
+    "write_record",
+]
 
 FORMAT = "shiftproof-run/3"
 _KINDS: dict[str, type] = {
@@ -35,18 +43,25 @@ _KINDS: dict[str, type] = {
     "later_environments": list,
 }
 """What every run.json has."""
+_LATER: dict[str, type] = {"measured": dict, "behaviour": dict, "examined": list, "command": str, "finished": str}
+"""What it has once models are there, it was typed, or all is measured."""
+_HASHED: dict[str, Any] = {"data": None, "weights": None, "cards": {}}
+"""What is hashed, and what stands for it where it is missing."""
 
 
-def new_record(prepared: Prepared, identity: dict[str, Any]) -> dict[str, Any]:
+def new_record(prepared: Prepared, identity: dict[str, Any], command: str = "") -> dict[str, Any]:
     """What run.json says before anything is measured; without a seed of the study, that of the noise is drawn now.
 
-    `identity` is what was asked; the study has its budget resolved.
+    `identity` is what was asked; the study has its budget resolved. `command` is what was typed, if anything was.
     """
     data = prepared.data
     return {
         "format": FORMAT,
         "hash": digest(identity),
+        "command": command,
         "study": prepared.study.to_config(),
+        # what evidence is filed under: of a probe that is not installed later, nothing else tells
+        "settings": [repr(probe) for probe in prepared.study.probes],
         "config": identity,
         "sources": list(data.sources.names),
         "classes": list(data.sources.classes),
@@ -67,11 +82,36 @@ def new_record(prepared: Prepared, identity: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def continue_record(before: dict[str, Any]) -> dict[str, Any]:
-    """The record of a run that goes on: what was computed keeps the record of what it was computed with."""
+def continue_record(folder: Path) -> dict[str, Any]:
+    """The record of a run that goes on: what was computed keeps the record of what it was computed with.
+
+    One that was edited is refused. What an earlier version has not sealed is examined again.
+    """
+    before = read_record(folder)
+    if "seal" in before and not is_sealed(before):
+        raise UsageError(
+            f"{folder / 'run.json'} was changed after it was written; choose another --out, or remove the folder to "
+            "measure anew"
+        )
     now = environment()
     later = [] if now in [before["environment"], *before["later_environments"]] else [now]
-    return {**before, "later_environments": [*before["later_environments"], *later]}
+    kept = before if "seal" in before else {key: value for key, value in before.items() if key != "examined"}
+    return {**kept, "later_environments": [*before["later_environments"], *later]}
+
+
+def write_record(folder: Path, record: Mapping[str, Any]) -> None:
+    """Write run.json with a seal, a hash of all of it: not all that it says can be derived again."""
+    write_json(folder / "run.json", {**record, "seal": _seal(record)})
+
+
+def is_sealed(record: Mapping[str, Any]) -> bool:
+    """Whether a record is as it was written."""
+    return record.get("seal") == _seal(record)
+
+
+def _seal(record: Mapping[str, Any]) -> str:
+    # as it is read back
+    return digest(json.loads(json.dumps({key: value for key, value in record.items() if key != "seal"})), 64)
 
 
 def check_same(folder: Path, before: Mapping[str, Any], prepared: Prepared, identity: Mapping[str, Any]) -> None:
@@ -97,8 +137,9 @@ def read_record(folder: Path) -> dict[str, Any]:
     if record.get("format") != FORMAT:
         raise DataError(f"{folder} does not hold a shiftproof run")
     wrong = [name for name, kind in _KINDS.items() if not isinstance(record.get(name), kind)]
+    wrong += [name for name, kind in _LATER.items() if not isinstance(record.get(name, kind()), kind)]
     inner: Any = record.get("fingerprints")
-    if not wrong and not all(isinstance(inner.get(name), dict) for name in ("data", "weights")):
+    if not wrong and not all(isinstance(inner.get(name, other), dict) for name, other in _HASHED.items()):
         wrong = ["fingerprints"]
     numbers = record.get("radii", [])
     if not isinstance(numbers, list) or not all(isinstance(one, int | float) for one in numbers):

@@ -9,22 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.catalogue import Method, options_of, to_plain
-from shiftproof.errors import UsageError
-from shiftproof.evidence import Evidence, EvidenceStore, Measurement, slug
-from shiftproof.evidence.certificates import certificates_in
+from shiftproof.errors import DataError, UsageError
+from shiftproof.evidence import Evidence, EvidenceStore, slug
 from shiftproof.evidence.measurement import worst_seen
 from shiftproof.evidence.order import order_summary
-from shiftproof.execution import write_atomically
+from shiftproof.execution import as_path, write_atomically
 from shiftproof.models.heads import Head
 from shiftproof.report import Report, write_report
 from shiftproof.report.page import FORMATS, render_page
 from shiftproof.report.requirements import Outcome, Requirement
+from shiftproof.runs.absent import Absent, Recorded, sentence_of
+from shiftproof.runs.log_files import certificate_logs
 from shiftproof.runs.record import read_record
 from shiftproof.runs.spec import Study
 from shiftproof.runs.study_files import validated
 from shiftproof.types import Finding
 
-__all__ = ["Run", "describe", "log_path", "open_run", "sheet_path"]
+__all__ = ["Run", "describe", "open_run", "sheet_path"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,11 +54,14 @@ class Run:
         """
         where = folder or self.folder
         written = write_report(self.content(), where, formats)
-        for one in self.evidence.where(probe="certify"):
-            # what an unsound rule claims would be taken for certified there
-            if not one.fact("unsound"):
-                certificates_in(one, len(self.record["classes"])).to_log(log_path(where, one), one["label"])
+        for name, content in certificate_logs(self.evidence).items():
+            write_atomically(where / name, content)
         return written
+
+    @cached_property
+    def absent(self) -> str:
+        """A sentence about what the run was made with and is not installed here; nothing where all is there."""
+        return sentence_of(self.study, self.record)
 
     @property
     def findings(self) -> list[Finding]:
@@ -110,6 +114,9 @@ class Run:
         """What the report says; its numbers are computed once."""
         return self._content
 
+    def _absent_notes(self) -> list[Finding]:
+        return [Finding("warn", "not-installed", self.absent)] if self.absent else []
+
     @cached_property
     def _content(self) -> Report:
         study, record, members = self.study, self.record, self.study.members
@@ -122,8 +129,7 @@ class Run:
             # runs of before have no date
             **({"date": str(record["started"]).replace("T", " ")} if "started" in record else {}),
             "study": f"{study.name}, {_seeds(study)}{_noise(study, record)}, hash {record['hash']}",
-            "data": f"{study.data.source}; {_role(study)} {', '.join(record['sources'])}"
-            f"; left out: {study.target or '-'}",
+            "data": f"{study.data.source}; {_roles(study, record['sources'])}",
             **{
                 f"model {name}": _describe(config, [record["selected"].get(m.key) for m in members if m.name == name])
                 for name, config in record["config"]["models"].items()
@@ -148,7 +154,7 @@ class Run:
             sheets={name: path for name, path in sheets.items() if path.is_file()},
             facts=facts,
             labels=record["labels"],
-            notes=[Finding(**finding) for finding in record["findings"]],
+            notes=[*self._absent_notes(), *(Finding(**finding) for finding in record["findings"])],
             seed=study.seed,
             outcomes=self.outcomes,
             radii=tuple(record.get("radii") or ()),
@@ -160,9 +166,9 @@ def open_run(folder: Path | str, *, unfinished: bool = False) -> Run:
     """A run from its folder; nothing is loaded but the record and the evidence. One that lacks some is refused, unless
     `unfinished` takes what is there.
     """
-    folder = Path(folder)
+    folder = as_path("the folder of the run", folder)
     record = read_record(folder)
-    study = validated(record["study"], str(folder / "run.json"))
+    study = validated(record["study"], str(folder / "run.json"), recorded=Recorded.of(record))
     store = EvidenceStore(folder / "evidence")
     domains = (*record["sources"], *([study.target] if study.target else []))
     # in the order in which they were measured, whatever files are called
@@ -173,17 +179,12 @@ def open_run(folder: Path | str, *, unfinished: bool = False) -> Run:
         for domain in domains
     ]
     there = [path for path in paths if path.is_file()]
+    known = record.get("measured", {})
+    if there and not all(set(domains) <= set(known.get(member.key, ())) for member in study.members):
+        raise DataError(f"{folder / 'run.json'} is damaged: it does not say of all that was measured how it was chosen")
     if len(there) < len(paths) and not unfinished:
         raise UsageError(f"the run in {folder} is not finished: run the same study again to complete it")
     return Run(folder, study, record, Evidence.concat(store.read_file(path).evidence for path in there))
-
-
-def log_path(folder: Path, one: Measurement) -> Path:
-    """Where a run keeps the log of the certificates of a measurement."""
-    seed = one.fact("train_seed")
-    model = one.model if seed is None else f"{one.model} seed {seed}"
-    parts = [model, one.domain, one.title, f"alpha {one.fact('alpha')!r}"]
-    return folder / "logs" / f"{slug(' '.join(parts))}.tsv"
 
 
 def sheet_path(folder: Path, domain: str) -> Path:
@@ -193,6 +194,8 @@ def sheet_path(folder: Path, domain: str) -> Path:
 
 def describe(method: Method) -> str:
     """A method with its numbers and what it was told: how hard an attack tried, how many votes a certificate has."""
+    if isinstance(method, Absent):
+        return f"{method.name} (the {method.missing} is not installed)"
     usual = options_of(type(method))
     told = {name: getattr(method, name) for name in usual}
     shown = {
@@ -208,9 +211,13 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 1
 
 
-def _role(study: Study) -> str:
-    """What the sources are: trained on, or, where the run trains nothing, measured."""
-    return "trained on" if any(spec.train for spec in study.models.values()) else "measured on"
+def _roles(study: Study, sources: Sequence[str]) -> str:
+    """What the domains were for: trained on and left out, or, where the run trains nothing, only measured."""
+    names, target = ", ".join(sources), study.target
+    if study.trains:
+        return f"trained on {names}; {f'left out: {target}' if target else 'no domain was left out'}"
+    domains = f"the sources {names} and the target {target}" if target else names
+    return f"measured on {domains}; nothing was trained in this run"
 
 
 def _seeds(study: Study) -> str:

@@ -16,6 +16,7 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     SerializerFunctionWrapHandler,
+    ValidationInfo,
     field_serializer,
     field_validator,
     model_serializer,
@@ -34,6 +35,7 @@ from shiftproof.objectives.erm import ERM
 from shiftproof.objectives.objective import Selection
 from shiftproof.probes import PROBES, Probe
 from shiftproof.probes.clean import Clean
+from shiftproof.runs.absent import Absent, AbsentData, AbsentObjective, AbsentProbe, Recorded, is_absent
 from shiftproof.runs.sources import HandedOver, ModelSource, as_data
 from shiftproof.training.optimisers import check_recipe
 from shiftproof.training.selection import check_rule
@@ -47,11 +49,17 @@ def _refuse(error: ShiftproofError, *path: str | int) -> PydanticCustomError:
     return PydanticCustomError("shiftproof", "{sentence}", {"sentence": str(error), "path": further})
 
 
-def _made(make: Callable[[Any], Any]) -> PlainValidator:
-    def checked(value: Any) -> Any:
+def _made(make: Callable[[Any], Any], absent: type[Absent] | None = None) -> PlainValidator:
+    """Makes a method of what names it; one of a record that is not installed is kept as a method of class `absent`."""
+
+    def checked(value: Any, info: ValidationInfo) -> Any:
         try:
             return make(value)
         except ShiftproofError as error:
+            if isinstance(info.context, Recorded) and absent is not None and is_absent(error):
+                stand_in = info.context.stand_in(absent, value, error)
+                if stand_in is not None:
+                    return stand_in
             raise _refuse(error) from error
 
     return PlainValidator(checked)
@@ -66,10 +74,10 @@ def _from_commas(value: Any) -> Any:
 
 
 _Written = PlainSerializer(_to_config)
-DataOption = Annotated[DataSet, _made(as_data), _Written]
+DataOption = Annotated[DataSet, _made(as_data, AbsentData), _Written]
 ModelOption = Annotated[ModelSource, _made(ModelSource.make), _Written]
-ObjectiveOption = Annotated[Objective, _made(OBJECTIVES.make), _Written]
-ProbeOption = Annotated[Probe, _made(PROBES.make), _Written]
+ObjectiveOption = Annotated[Objective, _made(OBJECTIVES.make, AbsentObjective), _Written]
+ProbeOption = Annotated[Probe, _made(PROBES.make, AbsentProbe), _Written]
 Seed = Annotated[int, Field(strict=True, ge=0)]
 Count = Annotated[int, Field(strict=True, ge=1)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_from_commas)]
@@ -110,7 +118,8 @@ class _Training(BaseModel):
         except ShiftproofError as error:
             raise _refuse(error, "training") from error
         try:
-            check_rule(self.rule, self.objective)
+            if not isinstance(self.objective, AbsentObjective):
+                check_rule(self.rule, self.objective)
         except ShiftproofError as error:
             raise _refuse(error, "selection") from error
         return self
@@ -140,13 +149,15 @@ class ModelSpec(_Training):
         return written if self.train else {key: written[key] for key in ("model", "train", "about")}
 
     @model_validator(mode="after")
-    def _check_model(self) -> Self:
+    def _check_model(self, info: ValidationInfo) -> Self:
         try:
             if self.train:
                 self.model.check()
             else:
                 self._check_as_is()
         except ShiftproofError as error:
+            if isinstance(info.context, Recorded) and is_absent(error):
+                return self
             raise _refuse(error, "model") from error
         name = self.model.name
         if self.pretrain is not None and name not in MODELS:

@@ -15,6 +15,7 @@ from shiftproof.errors import StudyError, UnknownName, UsageError, suggestion
 from shiftproof.models.heads import Head
 from shiftproof.models.networks.architecture import Front
 from shiftproof.objectives import Recipe
+from shiftproof.runs.absent import Recorded
 from shiftproof.runs.spec import ModelSpec, Pretrain, Study
 from shiftproof.runs.yaml_files import Refused, parse_yaml
 
@@ -66,11 +67,16 @@ def parse_study(text: str, shown: str, name: str, overrides: Iterable[str] = (),
     return validated(document, shown, lines)
 
 
-def validated(document: dict[str, Any], shown: str, lines: dict[Location, int] | None = None) -> Study:
-    """The study that `document` says, or one sentence about the first thing that is wrong with it."""
+def validated(
+    document: dict[str, Any], shown: str, lines: dict[Location, int] | None = None, recorded: Recorded | None = None
+) -> Study:
+    """The study that `document` says, or one sentence about the first thing that is wrong with it.
+
+    Of a study that a run has `recorded`, what is not installed is kept as it is written there.
+    """
     lines = lines or {}
     try:
-        study = Study.model_validate(document)
+        study = Study.model_validate(document, context=recorded)
     except ValidationError as error:
         details = error.errors(include_url=False)[0]
         raise StudyError(_sentence(details["loc"], details, shown, lines)) from error

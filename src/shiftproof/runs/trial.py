@@ -14,14 +14,12 @@ from shiftproof.execution import single_threaded
 from shiftproof.probes.costs import step_seconds
 from shiftproof.probes.probe import Probe
 
-__all__ = ["Stopwatch", "examining_seconds", "trial_domain", "wall_seconds"]
+__all__ = ["Stopwatch", "trial_domain", "wall_seconds"]
 
 TRIED = 64
 """Samples of all domains from which trials take theirs: as many as a probe takes together."""
 WORTH, SPAWN = 15.0, 6.0
 """Seconds of work from which worker processes are used, and what they take to start."""
-EXAMINED, EXAMINING, LEAST = 32, 350, 3.0
-"""Samples that are examined before attacks, steps forward and backward that this takes, and seconds besides."""
 
 
 class Stopwatch:
@@ -77,9 +75,3 @@ def wall_seconds(probe: Probe, each: float, counts: Sequence[int], workers: int,
 
 def _shared(seconds: float, workers: int) -> float:
     return seconds / workers + SPAWN if workers > 1 and seconds > WORTH else seconds
-
-
-def examining_seconds(model: nn.Module, few: Domain) -> float:
-    """What the checks of a model before its attacks take, by one step forward and backward."""
-    inputs = few.take(np.arange(min(EXAMINED, len(few))))[0]
-    return LEAST + EXAMINING * step_seconds(model, inputs, len(inputs))

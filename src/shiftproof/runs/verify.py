@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,26 +12,27 @@ from torch import nn
 from shiftproof.certification import Certificates, Certifier
 from shiftproof.certification.certifier import Job
 from shiftproof.domains import Domain
-from shiftproof.errors import DataError, ShiftproofError, UsageError
+from shiftproof.errors import DataError, ModelError, ShiftproofError, UsageError
 from shiftproof.evidence import EvidenceStore
 from shiftproof.evidence.certificates import certificates_in
 from shiftproof.evidence.order import order_findings
 from shiftproof.evidence.store import StoredFile
-from shiftproof.models.behaviour import behaviour_of, difference
-from shiftproof.models.files import fingerprint
+from shiftproof.evidence.titles import certificate_titles
 from shiftproof.models.identity import identity_of
+from shiftproof.objectives import OBJECTIVES
 from shiftproof.probes import Probe
 from shiftproof.probes.certify import Certify
+from shiftproof.runs.absent import AbsentProbe, absent_in, can_measure
 from shiftproof.runs.data import StudyData, load_study_data
 from shiftproof.runs.engine import facts_of, probe_seed
-from shiftproof.runs.identity import digest
 from shiftproof.runs.models import load_trained, model_file
-from shiftproof.runs.run import Run, log_path, open_run
+from shiftproof.runs.run import Run, open_run
 from shiftproof.runs.spec import Member
 from shiftproof.runs.trust import Trust
 from shiftproof.runs.verification import Case, verify
 from shiftproof.runs.verification.measured import attacked_again, clean_again
-from shiftproof.runs.verify_texts import check_log, check_report
+from shiftproof.runs.verify_record import check_hashes, check_run_json, check_seal
+from shiftproof.runs.verify_texts import check_report
 from shiftproof.types import Finding
 
 __all__ = ["verify_folder"]
@@ -53,6 +54,13 @@ def verify_folder(folder: Path, *, seed: int, part: int = 24, trust: Trust = NOT
             # what can't be read can't be trusted, and is no mistake of whoever asks
             yield Finding("fail", "run-unreadable", str(error))
             return
+        if run.absent:
+            # what is not checked may not pass for verified; how a model was trained is not checked here
+            needed = any(not name.startswith(OBJECTIVES.kind) for name in absent_in(run.study))
+            yield Finding("fail" if needed else "warn", "not-installed", run.absent)
+        if not can_measure(run.study):
+            yield from _of_evidence(run)
+            return
         # of models there are copies: no published weights are fetched
         named = [(one.model.name, {**one.model.options, "pretrained": False}) for one in run.study.models.values()]
         trust.check(folder, run.study.data.source, named)
@@ -61,43 +69,82 @@ def verify_folder(folder: Path, *, seed: int, part: int = 24, trust: Trust = NOT
         raise DataError(f"{folder} holds no run: it has no run.json")
 
 
+def _of_evidence(run: Run) -> Iterator[Finding]:
+    """What can be checked without data and models: evidence against itself, and what is shown against evidence."""
+    yield from check_seal(run)
+    faults = [
+        Finding("fail", code, f"{'/'.join(file.path.parts[-3:])}: {what}")
+        for file in EvidenceStore(run.folder / "evidence").files()
+        for code, what in _faults_inside(file)
+    ]
+    yield from faults
+    if not faults:
+        yield Finding("pass", "evidence-same", "files of evidence are as they were written")
+    yield from order_findings(run.evidence)
+    yield from _shown(run)
+
+
+def _shown(run: Run, measured: Sequence[Domain] = ()) -> Iterator[Finding]:
+    try:
+        yield from check_report(run, measured)
+    except ShiftproofError as error:
+        yield Finding("fail", "report-impossible", f"no report follows from what is there: {error}")
+
+
 def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
+    yield from check_seal(run)
     data = load_study_data(run.study, run.record.get("left_out"), run.record.get("parts"))
-    models = {member: load_trained(run.study, data.sources, run.folder, member) for member in run.study.members}
-    yield from _hashes(run, data, models)
+    models: dict[Member, nn.Module] = {}
+    for member in run.study.members:
+        path = model_file(run.folder, run.study, member)
+        try:
+            if path.is_file() or "finished" in run.record:
+                models[member] = load_trained(run.study, data.sources, run.folder, member)
+        except ModelError as error:
+            yield Finding("fail", "model-unreadable", str(error))
+    yield from check_hashes(run, data, models)
+    yield from check_run_json(run, data, models)
+    yield from _files(run, data, models)
+    yield from clean_again(run, data, models)
+    yield from attacked_again(run, data, models, seed, part)
+    yield from order_findings(run.evidence)
+    if run.evidence.rows:
+        yield from _shown(run, data.measured)
+    yield from _certificates(run, data, models, seed, part)
+
+
+def _certificates(
+    run: Run, data: StudyData, models: Mapping[Member, nn.Module], seed: int, part: int
+) -> Iterator[Finding]:
+    """Every certificate, doubted."""
     certifying = {
         setting: (probe, certifier)
         for probe in run.study.probes
         if isinstance(probe, Certify)
         for setting, certifier in probe.settings.items()
     }
-    yield from _record(run, data, models)
-    yield from _files(run, data, models)
-    yield from clean_again(run, data, models)
-    yield from attacked_again(run, data, models, seed, part)
-    yield from order_findings(run.evidence)
-    try:
-        yield from check_report(run)
-    except ShiftproofError as error:
-        yield Finding("fail", "report-impossible", f"no report follows from what is there: {error}")
-    if not certifying:
+    if not certifying and not run.absent:
         yield Finding("warn", "no-certificates", f"{run.folder} certifies nothing: no probe of its study does")
+    titles = certificate_titles(run.evidence)
     for member, model in models.items():
         for setting, (probe, certifier) in certifying.items():
             for domain in data.measured_by(probe):
-                same = {"model": member.name, "train_seed": member.seed, "setting": setting}
-                found = run.evidence.where(domain=domain.name, probe="certify", **same)
+                same = {"model": member.name, "train_seed": member.seed, "domain": domain.name, "probe": "certify"}
+                found = run.evidence.where(setting=setting, **same)
                 if not len(found):
-                    message = f"{member.title} on {domain.name}: no certificates by {certifier!r}"
-                    yield Finding("fail", "rows-missing", message)
+                    if _evidence_path(run, member, probe, domain).is_file():
+                        message = f"{member.title} on {domain.name}: no certificates by {certifier!r}"
+                        yield Finding("fail", "rows-missing", message)
                     continue
-                where = f"{member.title} on {domain.name}, {certifier.title}"
+                where = f"{member.title} on {domain.name}, {titles[setting]}"
                 certifying_seed = probe_seed(run.study, run.record, member, probe)
                 job = replace(probe.job(model, domain), seed=certifying_seed, calibration=data.training)
-                certificates = certificates_in(found[0], job.classes)
-                yield from _case(where, certificates, certifier, job, seed, part)
-                if len(certificates) == len(domain):
-                    yield from check_log(log_path(run.folder, found[0]), certificates, domain, where)
+                yield from _case(where, certificates_in(found[0], job.classes), certifier, job, seed, part)
+
+
+def _evidence_path(run: Run, member: Member, probe: Probe, domain: Domain) -> Path:
+    store = EvidenceStore(run.folder / "evidence")
+    return store.path(member.name, domain.name, probe.name, repr(probe), member.seed)
 
 
 def _case(
@@ -109,100 +156,56 @@ def _case(
     yield from verify(Case(name, certificates, certifier, job, seed, part))
 
 
-def _hashes(run: Run, data: StudyData, models: dict[Member, nn.Module]) -> Iterator[Finding]:
-    known = run.record["fingerprints"]
-    now = {
-        "data": {domain.name: domain.fingerprint for domain in data.domains},
-        "weights": {member.key: fingerprint(model) for member, model in models.items()},
-    }
-    for kind, hashes in now.items():
-        changed = [name for name, value in hashes.items() if known[kind].get(name) != value]
-        for name in changed:
-            yield Finding(
-                "fail", f"{kind}-differ", f"{name}: {kind} are not those that the run recorded; the hash differs"
-            )
-        if not changed:
-            yield Finding("pass", f"{kind}-same", f"{kind} of {', '.join(hashes)} are those that the run recorded")
-    for member, model in models.items():
-        answers = run.record.get("behaviour", {}).get(member.key, {})
-        if run.evidence.rows and not answers:
-            message = f"run.json does not say how {member.title} answered when it was measured; it was edited"
-            yield Finding("fail", "behaviour-missing", message)
-        for domain in data.measured if answers else ():
-            differs = difference(answers.get(domain.name, []), behaviour_of(model, domain))
-            if differs:
-                message = f"{member.title} does not answer as the model that was measured: on {domain.name}, {differs}"
-                yield Finding("fail", "behaviour-differs", message)
-
-
-def _record(run: Run, data: StudyData, models: dict[Member, nn.Module]) -> Iterator[Finding]:
-    """Whether run.json says of the study and its data what follows from them."""
-    due = {
-        "sources": list(data.sources.names),
-        "classes": list(data.sources.classes),
-        "labels": {domain.name: domain.class_counts for domain in data.domains},
-    }
-    differs = [name for name, value in due.items() if run.record[name] != value]
-    known = run.record["config"]
-    # a budget chooses the probes, and what was asked is what it chose from
-    if run.study.budget is None and known.get("probes") != [probe.to_config() for probe in run.study.probes]:
-        differs.append("config.probes")
-    asked = run.study.to_config()
-    told = {key: asked.get(key) for key in ("data", "target", "seeds", "sample_seed", "split", "limit", "budget")}
-    differs += [f"config.{key}" for key, value in told.items() if known.get(key) != value]
-    configs = known.get("models", {})
-    if set(configs) != set(run.study.models):
-        differs.append("config.models")
-    owned = {model_file(run.folder, run.study, member).stem for member in models}
-    owned |= {f"{name}-pretrained" for name in owned}
-    for path in sorted((run.folder / "models").glob("*.safetensors")):
-        if path.stem not in owned:
-            yield Finding("fail", "model-unexpected", f"models/{path.name}: the study has no such model")
-    for member, model in models.items():
-        weights = configs.get(member.name, {}).get("weights")
-        if weights is not None and weights != fingerprint(model):
-            differs.append(f"config.models.{member.name}.weights")
-    if run.record["hash"] != digest(known):
-        differs.append("hash")
-    if differs:
-        message = f"run.json does not say what follows from its study and data: {', '.join(differs)}"
-        yield Finding("fail", "record-differs", message)
-
-
-def _files(run: Run, data: StudyData, models: dict[Member, nn.Module]) -> Iterator[Finding]:
+def _files(run: Run, data: StudyData, models: Mapping[Member, nn.Module]) -> Iterator[Finding]:
     """Whether every file of evidence is where it belongs, answers the question that the study asks, of samples as they
     are, and is as it was written.
     """
-    store, faults = EvidenceStore(run.folder / "evidence"), []
-    expected = {}
-    for member, model in models.items():
-        for probe in run.study.probes:
-            for domain in data.measured_by(probe):
-                path = store.path(member.name, domain.name, probe.name, repr(probe), member.seed)
-                expected[path] = (member, model, probe, domain)
-    files = {file.path: file for file in store.files()}
-    for path in [*expected, *(path for path in files if path not in expected)]:
-        where = "/".join(path.parts[-3:])
-        if path not in files:
-            code, what = (
-                "rows-missing",
-                "the study asks for it, and it is not there: the run is not finished, or the file was removed",
-            )
-            faults.append(Finding("fail", code, f"{where}: {what}"))
-        elif path not in expected:
-            code, what = "evidence-unexpected", "the study asks for no such rows"
-            faults.append(Finding("fail", code, f"{where}: {what}"))
+    expected = {
+        _evidence_path(run, member, probe, domain): (member, probe, domain)
+        for member in run.study.members
+        for probe in run.study.probes
+        for domain in data.measured_by(probe)
+    }
+    files = {file.path: file for file in EvidenceStore(run.folder / "evidence").files()}
+    faults = list(_missing(run, len(models), [path for path in expected if path not in files], len(expected)))
+    for path, file in files.items():
+        member, probe, domain = expected.get(path, (None, None, None))
+        if member is None or probe is None or domain is None:
+            wrong: list[tuple[str, str]] = [("evidence-unexpected", "the study asks for no such rows")]
         else:
-            found = _faults(run, files[path], data, *expected[path])
-            faults += [Finding("fail", code, f"{where}: {what}") for code, what in found]
+            # a model that can't be read has been named already
+            wrong = list(_faults(run, file, data, member, models[member], probe, domain)) if member in models else []
+        faults += [Finding("fail", code, f"{_short(path)}: {what}") for code, what in wrong]
     yield from faults
     if not faults:
         yield Finding("pass", "evidence-same", f"{len(files)} files of evidence are as they were written")
 
 
+def _missing(run: Run, models: int, missing: list[Path], count: int) -> Iterator[Finding]:
+    """What is not there: one sentence for a run that was stopped, one for each file that was removed from another."""
+    if missing and "finished" not in run.record:
+        command = run.record.get("command")
+        how = f"continue it with: {command}" if command else "the same call in Python continues it"
+        untrained = len(run.study.members) - models
+        more = f", {untrained} of {len(run.study.members)} models are not trained yet" if untrained else ""
+        message = f"the run is not finished: {len(missing)} of {count} measurements are missing{more}; {how}"
+        yield Finding("fail", "unfinished", message)
+        return
+    for path in missing:
+        message = f"{_short(path)}: the study asks for it, and it is not there: the file was removed"
+        yield Finding("fail", "rows-missing", message)
+
+
+def _short(path: Path) -> str:
+    return "/".join(path.parts[-3:])
+
+
 def _faults(
     run: Run, file: StoredFile, data: StudyData, member: Member, model: nn.Module, probe: Probe, domain: Domain
 ) -> Iterator[tuple[str, str]]:
+    if isinstance(probe, AbsentProbe):
+        yield from _faults_inside(file)
+        return
     seed, facts = probe_seed(run.study, run.record, member, probe), facts_of(run.record, data, member, domain)
     asked = {"probe": repr(probe), **facts}
     due = json.loads(json.dumps(identity_of(asked, model, domain, seed=seed, calibration=data.training)))
@@ -222,7 +225,12 @@ def _faults(
     ids, labels = domain.ids.tolist(), domain.labels.tolist()
     if any(one["id"].tolist() != ids or one["label"].tolist() != labels for one in file.evidence):
         yield "labels-differ", "samples or labels are not those of the data"
-    elif any((one["correct"] != (one["prediction"] == one["label"])).any() for one in file.evidence):
+    yield from _faults_inside(file)
+
+
+def _faults_inside(file: StoredFile) -> Iterator[tuple[str, str]]:
+    """What is wrong with a file of evidence by itself."""
+    if any((one["correct"] != (one["prediction"] == one["label"])).any() for one in file.evidence):
         yield "correct-differs", "rows are called right or wrong that are not"
     if not file.untouched:
         yield "evidence-changed", "rows were changed after they were written"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from shiftproof.certification import Certificates
-from shiftproof.certification.logs import Log, write
 from shiftproof.domains import Domain
-from shiftproof.runs.run import Run
+from shiftproof.execution import write_atomically
+from shiftproof.report.gallery import contact_sheet
+from shiftproof.report.page import FORMATS
+from shiftproof.runs.run import Run, sheet_path
 from shiftproof.types import Finding
 
-__all__ = ["check_log", "check_report"]
+__all__ = ["check_report"]
 
 _FORMATS = {
     "report.html": "html",
@@ -26,48 +28,77 @@ _FORMATS = {
 """Formats of a report by the name or ending of their files; pictures of pixels are not compared."""
 
 
-def check_report(run: Run) -> Iterator[Finding]:
-    """Whether the page, tables and drawings in a run's folder are those that its evidence gives now."""
+def check_report(run: Run, measured: Sequence[Domain] = ()) -> Iterator[Finding]:
+    """Whether the page, tables, drawings and logs in a run's folder are those that its evidence gives now.
+
+    What is gone is a warning: no number is lost with it. What a plug-in that is not installed may have written, or
+    shown on the page, is not looked at.
+    """
     there = [path for path in _written(run.folder) if _format_of(path) is not None]
+    if run.absent:
+        there = [path for path in there if path.parent != run.folder]
     if not there:
+        message = f"there are no tables, drawings and page: 'shiftproof report {run.folder}' writes them"
+        yield Finding("warn", "report-missing", message)
         return
-    formats = sorted({name for path in there if (name := _format_of(path)) is not None})
-    with tempfile.TemporaryDirectory() as scratch:
-        run.export(formats, Path(scratch))
-        due = {path.relative_to(scratch).as_posix(): path.read_bytes() for path in _written(Path(scratch))}
-    wrong = []
+    formats = {*FORMATS, *(name for path in there if (name := _format_of(path)) is not None)} - {"png", "logs"}
+    lost = [one for one in measured if len(one.shape) == 3 and not sheet_path(run.folder, one.name).is_file()]
+    due = _derive(run, sorted(formats))
+    # a page from before pictures of samples were lost shows them; one from after it does not
+    with_lost = _derive(run, ["html", "json"], lost) if lost else {}
+    wrong, compared = [], sum(path.relative_to(run.folder).as_posix() in due for path in there)
     for path in there:
         name = path.relative_to(run.folder).as_posix()
+        kind = "log" if path.suffix == ".tsv" else "table"
+        if name not in due and run.absent:
+            continue
         if name not in due:
-            yield Finding("fail", "table-unexpected", f"{name}: no table or figure of this run has that name")
-        elif path.read_bytes() != due[name]:
+            what = "log" if kind == "log" else "table or figure"
+            yield Finding("fail", f"{kind}-unexpected", f"{name}: no {what} of this run has that name")
+        elif path.read_bytes() not in (due[name], with_lost.get(name)):
             wrong.append(name)
-    for name in wrong:
-        yield Finding(
-            "fail",
-            "table-differs",
-            f"{name} does not say what the evidence gives: it was edited, or written by another version. "
-            f"'shiftproof report {run.folder}' writes it again",
-        )
+            yield Finding(
+                "fail",
+                f"{kind}-differs",
+                f"{name} does not say what the evidence gives: it was edited, or written by another version. "
+                f"'shiftproof report {run.folder}' writes it again",
+            )
+    yield from _missing(run, lost, due)
     if not wrong:
-        yield Finding("pass", "tables-same", f"{len(there)} tables, drawings and pages say what the evidence gives")
+        message = f"{compared} tables, drawings, logs and pages say what the evidence gives"
+        yield Finding("pass", "tables-same", message)
+
+
+def _derive(run: Run, formats: Sequence[str], lost: Sequence[Domain] = ()) -> dict[str, bytes]:
+    """What a report writes, by name, with the pictures of samples that are there and those that are `lost`."""
+    with tempfile.TemporaryDirectory() as scratch:
+        for path in run.folder.glob("figures/samples-*.png"):
+            write_atomically(Path(scratch) / "figures" / path.name, path.read_bytes())
+        for domain in lost:
+            write_atomically(sheet_path(Path(scratch), domain.name), contact_sheet(domain))
+        replace(run, folder=Path(scratch)).export(formats)
+        return {path.relative_to(scratch).as_posix(): path.read_bytes() for path in _written(Path(scratch))}
+
+
+def _missing(run: Run, lost: Sequence[Domain], due: dict[str, bytes]) -> Iterator[Finding]:
+    """Files of the usual report that are not there; of every drawing there is a picture, too."""
+    drawings = [name.removesuffix(".svg") for name in due if name.endswith(".svg")]
+    wanted = {*due, *(f"{name}.png" for name in drawings)}
+    if gone := sorted(name for name in wanted if not (run.folder / name).is_file()):
+        message = f"{len(gone)} of {len(wanted)} files of the report are not there, such as {gone[0]}"
+        yield Finding("warn", "report-missing", f"{message}; 'shiftproof report {run.folder}' writes them again")
+    if lost:
+        message = f"there are no pictures of the samples of {', '.join(one.name for one in lost)}"
+        yield Finding("warn", "pictures-missing", f"{message}; the command that made the run draws them again")
 
 
 def _written(folder: Path) -> list[Path]:
-    tables, figures = (sorted((folder / name).glob("*")) for name in ("tables", "figures"))
-    written = [folder / "report.html", folder / "report.json", *tables, *figures]
-    return [path for path in written if path.is_file()]
+    inside = [path for name in ("tables", "figures", "logs") for path in sorted((folder / name).glob("*"))]
+    return [path for path in (folder / "report.html", folder / "report.json", *inside) if path.is_file()]
 
 
 def _format_of(path: Path) -> str | None:
-    return _FORMATS.get(path.name, _FORMATS.get(path.suffix) if path.parent.name in ("tables", "figures") else None)
-
-
-def check_log(path: Path, certificates: Certificates, domain: Domain, name: str) -> Iterator[Finding]:
-    """Whether a log that other tools read says what the certificates say."""
-    if not path.is_file():
-        return
-    due = write(Log(certificates.ids, domain.labels, certificates.prediction, certificates.radius))
-    if path.read_bytes() != due.encode():
-        message = f"{name}: logs/{path.name} does not say what the certificates say; it was edited after it was written"
-        yield Finding("fail", "log-differs", message)
+    if path.parent.name == "logs":
+        return "logs" if path.suffix == ".tsv" else None
+    inside = path.parent.name in ("tables", "figures") and path.suffix != ".tsv"
+    return _FORMATS.get(path.name, _FORMATS.get(path.suffix) if inside else None)

@@ -19,8 +19,10 @@ from shiftproof.rng import checked_seed
 __all__ = ["check_arguments", "checked_sources", "identity_of"]
 
 
-def check_arguments(objective: object, seed: object, recipe: object, selection: object) -> None:
+def check_arguments(model: object, objective: object, seed: object, recipe: object, selection: object) -> None:
     """Whether the arguments of a call are of the kinds that they should be."""
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"the model is {type(model).__name__}; it should be a torch.nn.Module that returns logits")
     if not isinstance(objective, Objective):
         raise UsageError(f"the objective is {objective!r}; it should be an object such as sp.objectives.ERM()")
     checked_seed(seed)

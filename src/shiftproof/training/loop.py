@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from shiftproof.domains import Domain, Domains, train_part
 from shiftproof.errors import TrainingError
-from shiftproof.execution import Mode, progress_bar
+from shiftproof.execution import Mode, as_path, check_progress, progress_bar
 from shiftproof.objectives import Objective, Recipe
 from shiftproof.objectives.erm import ERM
 from shiftproof.objectives.objective import Selection
@@ -55,13 +55,14 @@ def train(
     continues to the bit-identical result for the thread count that it started with.
     """
     objective = ERM() if objective is None else objective
-    check_arguments(objective, seed, recipe, selection)
+    check_arguments(model, objective, seed, recipe, selection)
+    check_progress(progress)
     changes = vars(recipe) if isinstance(recipe, Recipe) else recipe or {}
     recipe, seed = objective.recipe.override(changes), int(seed)
     rule = selection or objective.selection
     check_rule(rule, objective)
     check_part(model, recipe.part)
-    checkpoint = None if checkpoint is None else Path(checkpoint)
+    checkpoint = None if checkpoint is None else as_path("checkpoint", checkpoint)
     domains = checked_sources(model, sources)
     run_on = find_device(device)
     layout = choose_layout(model.to(run_on), next(iter(domains)).take(np.array([0]))[0])

@@ -17,6 +17,8 @@ __all__ = ["Clock", "choose_layout", "find_device", "math_threads", "to_layout"]
 
 def find_device(name: str) -> torch.device:
     """The device called `name`; `auto` is an accelerator if there is one, else the CPU."""
+    if not isinstance(name, str | torch.device):
+        raise UsageError(f"the device is {name!r}; it should be a name such as 'cpu', 'cuda' or 'auto'")
     if name != "auto":
         try:
             return torch.empty(0, device=name).device

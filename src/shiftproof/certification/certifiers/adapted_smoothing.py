@@ -40,7 +40,7 @@ def _as_sigmas(value: Any) -> Any:
 
 @CERTIFIERS.register(
     "adapted-smoothing",
-    paper="Test-Time Covariate Shift Adaptation (2022), with rules that hold",
+    paper="Adversarially Trained Models with Test-Time Covariate Shift Adaptation, 2022, with rules that hold",
     needs="BatchNorm, and calibration images",
     norm="l2",
     cost="n0 + n forward passes a sample and sigma",
@@ -58,6 +58,8 @@ class AdaptedSmoothing(Certifier):
 
     The published rule, the largest radius of all for each image, is no certificate; `unsound="as-published"` computes
     it for comparison.
+
+    After "Adversarially trained models with test-time covariate shift adaptation" (submitted to ICLR 2022).
     """
 
     sigmas: Annotated[tuple[Sigma, ...], BeforeValidator(_as_sigmas)]

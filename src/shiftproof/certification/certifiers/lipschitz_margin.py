@@ -23,7 +23,11 @@ __all__ = ["LipschitzMargin"]
 )
 @dataclass(frozen=True)
 class LipschitzMargin(MarginCertifier):
-    """The margin of a network over its Lipschitz constant in a norm; alpha is 0. A linear last layer counts exactly."""
+    """The margin of a network over its Lipschitz constant in a norm; alpha is 0. A linear last layer counts exactly.
+
+    Tsuzuku et al., "Lipschitz-margin training" (2018, arXiv:1802.04034); Li et al., "Preventing gradient attenuation in
+    Lipschitz constrained convolutional networks" (2019, arXiv:1911.00937).
+    """
 
     norm: Norm = "l2"
 

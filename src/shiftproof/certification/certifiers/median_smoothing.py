@@ -53,6 +53,9 @@ class MedianSmoothing(Certifier):
 
     `unsound="as-published"` takes L2 norms of rows for L-infinity constants, as Provably Robust Transfer does: no
     certificate.
+
+    Medians: Chiang et al., "Detection as regression: certified object detection by median smoothing" (2020,
+    arXiv:2007.03730).
     """
 
     level: Level = "representation"

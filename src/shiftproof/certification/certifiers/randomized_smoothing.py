@@ -39,6 +39,8 @@ class RandomizedSmoothing(Setting):
     sampled enough: "full", `Radii([...])` or `Within(fraction)`. `skip_wrong` does not certify wrong predictions, which
     leaves certified accuracy as it is.
 
+    Cohen et al., "Certified adversarial robustness via randomized smoothing" (2019, arXiv:1902.02918).
+
     >>> from shiftproof.perturbations import noise
     >>> RandomizedSmoothing(noise.Gaussian(0.25), n=1_000).stop
     Full()

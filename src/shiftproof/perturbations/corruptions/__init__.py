@@ -3,7 +3,7 @@
 from shiftproof.perturbations.corruptions.blur import DefocusBlur, GaussianBlur, ZoomBlur
 from shiftproof.perturbations.corruptions.colour import Brightness, Contrast, Saturate
 from shiftproof.perturbations.corruptions.corrupt import corrupt
-from shiftproof.perturbations.corruptions.corruption import CORRUPTIONS, Constants, Corruption, constants_for
+from shiftproof.perturbations.corruptions.corruption import CORRUPTIONS, Constants, Corruption, constants_for, group_of
 from shiftproof.perturbations.corruptions.elastic import ElasticTransform
 from shiftproof.perturbations.corruptions.fog import Fog
 from shiftproof.perturbations.corruptions.frost import Frost
@@ -43,6 +43,7 @@ __all__ = [
     "ZoomBlur",
     "constants_for",
     "corrupt",
+    "group_of",
 ]
 
 _BUILT_IN = sorted(CORRUPTIONS.loaded(), key=lambda entry: int(entry.metadata["order"]))

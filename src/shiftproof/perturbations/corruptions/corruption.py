@@ -12,7 +12,7 @@ from torch import Tensor
 
 from shiftproof.catalogue import Catalogue, Method
 
-__all__ = ["CORRUPTIONS", "Constants", "Corruption", "Published", "constants_for"]
+__all__ = ["CORRUPTIONS", "Constants", "Corruption", "Published", "constants_for", "group_of"]
 
 Severity = Annotated[int, Interval(ge=1, le=5)]
 Constants = Literal["auto", "cifar", "imagenet"]
@@ -60,3 +60,12 @@ class Corruption(Method, ABC):
 
 
 CORRUPTIONS: Catalogue[Corruption] = Catalogue("corruption", "shiftproof.perturbations.corruptions", base=Corruption)
+
+
+def group_of(corruption: str) -> str:
+    """The group of a corruption by its name; those of plug-ins that name none are extra.
+
+    >>> group_of("fog")
+    'weather'
+    """
+    return CORRUPTIONS[corruption].metadata.get("group", "extra")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from shiftproof.evidence import Evidence
-from shiftproof.perturbations.corruptions import CORRUPTIONS
+from shiftproof.perturbations.corruptions import CORRUPTIONS, group_of
 from shiftproof.report.chart import Chart, heat_map
-from shiftproof.report.estimates import repeats_in
+from shiftproof.report.estimates import Repeats, repeats_in
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table
 
@@ -75,13 +75,17 @@ class Corruptions(Section):
 
 @dataclass(frozen=True, eq=False)
 class Corrupted:
-    """One model on one domain: accuracy by corruption and severity, and what it was without."""
+    """One model on one domain: accuracy by corruption and severity, and what it was without.
+
+    `members` are the groups of corruptions: noise, blur, weather, digital, extra.
+    """
 
     model: str
     domain: str
     clean: float | None
     accuracy: dict[tuple[str, int], float]
     constants: str
+    members: dict[str, str]
 
     @property
     def mean(self) -> float:
@@ -98,7 +102,7 @@ class Corrupted:
         """The mean of every group that was measured: noise, blur, weather, digital, extra."""
         found = {}
         for group in GROUPS:
-            values = [value for (name, _), value in self.accuracy.items() if group_of(name) == group]
+            values = [value for (name, _), value in self.accuracy.items() if self.members[name] == group]
             if values:
                 found[group] = float(np.mean(values))
         return found
@@ -124,9 +128,10 @@ class Corrupted:
         return {"model": self.model, "domain": self.domain, **means, "worst": self.worst[0]}
 
 
-def group_of(corruption: str) -> str:
-    """The group of a corruption; plug-ins that name none are extra."""
-    return CORRUPTIONS[corruption].metadata.get("group", "extra") if corruption in CORRUPTIONS else "extra"
+def _group(corrupted: Repeats) -> str:
+    """The group of a corruption, as it is recorded; evidence of before does not say it."""
+    name = corrupted.fact("corruption")
+    return str(corrupted.fact("corruption_group") or (group_of(name) if name in CORRUPTIONS else "extra"))
 
 
 def corrupted_of(evidence: Evidence) -> list[Corrupted]:
@@ -135,9 +140,11 @@ def corrupted_of(evidence: Evidence) -> list[Corrupted]:
     for part in evidence.where(probe="corrupt").by("model", "domain"):
         first = part[0]
         clean = repeats_in(evidence.where(probe="clean", model=first.model, domain=first.domain))
-        accuracy = {(one.fact("corruption"), one.fact("severity")): one.values().mean for one in repeats_in(part)}
+        corrupted = repeats_in(part)
+        accuracy = {(one.fact("corruption"), one.fact("severity")): one.values().mean for one in corrupted}
+        members = {str(one.fact("corruption")): _group(one) for one in corrupted}
         before = clean[0].values().mean if clean else None
-        found.append(Corrupted(first.model, first.domain, before, accuracy, str(first.fact("constants"))))
+        found.append(Corrupted(first.model, first.domain, before, accuracy, str(first.fact("constants")), members))
     return found
 
 
@@ -155,7 +162,7 @@ def _records(corrupted: Sequence[Corrupted]) -> Iterator[list[Any]]:
     for one in corrupted:
         for (name, severity), value in one.accuracy.items():
             clean = "" if one.clean is None else one.clean
-            yield [one.model, one.domain, name, group_of(name), severity, value, clean, one.constants]
+            yield [one.model, one.domain, name, one.members[name], severity, value, clean, one.constants]
 
 
 def _share(value: float | None) -> str:

@@ -43,7 +43,7 @@ def shift_findings(table: AccuracyTable, labels: Mapping[str, Mapping[str, int]]
     """One finding a model: does its accuracy survive the shift? `labels` counts the classes of every domain."""
     if table.target is None and table.rows:
         yield Finding(
-            "warn", "no-target", "no domain was left out: nothing is known of a domain that was not trained on"
+            "warn", "no-target", "there is no target domain: nothing is known of a domain that was not trained on"
         )
     for row in table.rows:
         yield _finding(row, table, labels)
@@ -96,14 +96,14 @@ def certificate_findings(
         note = seen_note(worst_seen(one.seen for one in [*here, there]))
         trained = f"the domains it was trained on{f' ({note})' if note else ''}"
         measured = (
-            f"{model}, {there.title}: {mean(one.at(radius).value for one in here):.0%} of the images of "
+            f"{model}, {there.name}: {mean(one.at(radius).value for one in here):.0%} of the images of "
             f"{trained} are {what}, {there.at(radius).value:.0%} of those of {target}"
         )
         if not there.at(radius).value and not any(one.at(radius).value for one in here):
             yield Finding(
                 "warn",
                 "guarantee-none",
-                f"{model}, {there.title}: not one image is right and certified within {radius:g}",
+                f"{model}, {there.name}: not one image is right and certified within {radius:g}",
             )
             continue
         lost = gap([one.values(radius) for one in here], there.values(radius), seed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shiftproof.evidence import Evidence, seen_note
-from shiftproof.report.accuracy import domain_cells, domain_headings
+from shiftproof.report.accuracy import domain_cells, domain_columns, domain_headings
 from shiftproof.report.measures import Measure, measures_of, shared_rows
 from shiftproof.report.section import SECTIONS, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table
@@ -70,11 +70,11 @@ class SideBySide:
 
     def records(self) -> Records:
         """One line for each number, in full."""
-        columns = ["model", "measure", "classifier", "norm", "size", "domain", "value", "low", "high", "n"]
+        columns = ["model", "measure", "classifier", "norm", "size", "alpha", "domain", "value", "low", "high", "n"]
         rows: list[list[Any]] = []
         for row in self.rows:
             one = row.measure
-            head = [one.model, one.title, one.classifier, one.norm, one.size]
+            head = [one.model, one.title, one.classifier, one.norm, one.size, one.alpha]
             numbers = [(domain, row.accuracy[domain]) for domain in self.domains]
             for domain, e in numbers + ([] if row.gap is None else [("gap", row.gap)]):
                 seen = one.seen_in(self.domains if domain == "gap" and e is row.gap else [domain])
@@ -84,14 +84,14 @@ class SideBySide:
     def to_table(self, about: Mapping[str, str]) -> Table:
         """A row for each measure, below the name of its model and what that is about."""
         counts = {domain: self.rows[0].accuracy[domain].n for domain in self.domains} if self.rows else {}
-        rows = []
+        columns, rows = domain_columns(self.sources, self.target), []
         for row in self.rows:
             one = row.measure
             guaranteed = one.kind == "certified"
             who = "the model itself" if one.classifier == "base" else f"{one.classifier} classifier"
             name = Cell(one.title, (f"{'guaranteed' if guaranteed else 'measured'}, {who}",))
             notes = {domain: row.note(domain) for domain in self.domains}
-            cells = domain_cells(row.accuracy, row.gap, notes, row.note(), strong=(self.target,))
+            cells = domain_cells(columns, row.accuracy, row.gap, notes, row.note(), strong=(self.target,))
             rows.append(Row([name, *cells], one.model, about.get(one.model, ""), mark=guaranteed))
         headings = [Heading("right, of all samples"), *domain_headings(self.sources, self.target, counts)]
         return Table("measures", headings, rows, self.records())
@@ -106,6 +106,7 @@ class SideBySide:
                 "classifier": row.measure.classifier,
                 "norm": row.measure.norm,
                 "size": row.measure.size,
+                "alpha": row.measure.alpha,
                 "n": {domain: e.n for domain, e in row.accuracy.items()},
                 "value": {domain: e.value for domain, e in row.accuracy.items()},
                 "interval": {domain: [e.low, e.high] for domain, e in row.accuracy.items()},

@@ -106,14 +106,28 @@ def _of(classifier: str, noise: str, measures: Sequence[Measure]) -> list[_Shown
     # without a vote on samples as they are, what is certified at all is known to be right
     right = clean or [one for one in own if one.kind == "certified" and not one.size]
     attacked = _middle([one for one in own if one.kind == "attacked"]) if clean else []
-    certified = _middle([one for one in own if one.kind == "certified" and one.size])
+    certified = _middle(_surest([one for one in own if one.kind == "certified" and one.size]))
     if not right:
         return []
+    several = len({one.alpha for one in measures if one.alpha}) > 1
     return [
         _Shown(right[0], "the accuracy", ""),
         *(_Shown(one, "what survives", f" survive an attack of {_size(one)}") for one in attacked),
-        *(_Shown(one, "the guarantee", f" are guaranteed within {_size(one)}") for one in certified),
+        *(
+            _Shown(one, "the guarantee", f" are guaranteed within {_size(one)}{_chance(one) if several else ''}")
+            for one in certified
+        ),
     ]
+
+
+def _surest(certified: Sequence[Measure]) -> list[Measure]:
+    """Of several alphas the smallest: a sentence states the guarantee that is the least likely to be wrong."""
+    least = min((one.alpha for one in certified), default=0.0)
+    return [one for one in certified if one.alpha == least]
+
+
+def _chance(one: Measure) -> str:
+    return f" (alpha {one.alpha:g})" if one.alpha else ""
 
 
 def _middle(measures: Sequence[Measure]) -> list[Measure]:

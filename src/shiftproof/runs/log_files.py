@@ -1,0 +1,33 @@
+"""Certificates of a run as logs that other tools read, logs/*.tsv."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+
+from shiftproof.certification.logs import Log, write
+from shiftproof.evidence import Evidence, Measurement, slug
+
+__all__ = ["certificate_logs"]
+
+
+def certificate_logs(evidence: Evidence) -> dict[str, bytes]:
+    """The logs of all certificates, by path inside a run's folder.
+
+    What an unsound rule claims is left out: it would be taken for certified there.
+    """
+    certified = [one for one in evidence.where(probe="certify") if not one.fact("unsound")]
+    shared = Counter(map(_name, certified))
+    logs = {}
+    for one in certified:
+        # certificates of one title may differ in options that it does not tell, such as when votes stop
+        own = f" {hashlib.sha256(one.setting.encode()).hexdigest()[:8]}" if shared[_name(one)] > 1 else ""
+        log = Log(one["id"], one["label"], one["prediction"], one["radius"])
+        logs[f"logs/{slug(_name(one) + own)}.tsv"] = write(log).encode()
+    return logs
+
+
+def _name(one: Measurement) -> str:
+    seed = one.fact("train_seed")
+    model = one.model if seed is None else f"{one.model} seed {seed}"
+    return " ".join([model, one.domain, one.title, f"alpha {one.fact('alpha')!r}"])

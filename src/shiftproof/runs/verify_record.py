@@ -1,0 +1,124 @@
+"""Whether run.json, and what lies beside the weights of a run, say what follows from the study, its data and models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import nn
+
+from shiftproof.errors import ModelError
+from shiftproof.models import read_card
+from shiftproof.models.behaviour import behaviour_of, difference
+from shiftproof.models.files import fingerprint
+from shiftproof.runs.data import StudyData
+from shiftproof.runs.identity import digest
+from shiftproof.runs.models import hash_cards, model_file
+from shiftproof.runs.record import is_sealed
+from shiftproof.runs.run import Run
+from shiftproof.runs.spec import Member
+from shiftproof.types import Finding
+
+__all__ = ["check_hashes", "check_run_json", "check_seal"]
+
+Models = Mapping[Member, nn.Module]
+
+
+def check_seal(run: Run) -> Iterator[Finding]:
+    """Whether run.json is as it was written."""
+    if "seal" not in run.record:
+        message = "run.json has no seal: it was edited, or written by an earlier version"
+        yield Finding("fail", "record-unsealed", f"{message}; the command that made the run seals it")
+    elif not is_sealed(run.record):
+        yield Finding("fail", "record-changed", "run.json was changed after it was written; its seal is broken")
+    else:
+        yield Finding("pass", "record-same", "run.json is as it was written")
+
+
+def check_hashes(run: Run, data: StudyData, models: Models) -> Iterator[Finding]:
+    """Whether data and weights are those that the run recorded, and the models answer as they did."""
+    known = run.record["fingerprints"]
+    weights = {member.key: fingerprint(model) for member, model in models.items()}
+    if not known["weights"] and not run.evidence.rows:
+        # stopped before all models were there
+        weights = {}
+    now = {"data": {domain.name: domain.fingerprint for domain in data.domains}, "weights": weights}
+    for kind, hashes in now.items():
+        changed = [name for name, value in hashes.items() if known[kind].get(name) != value]
+        for name in changed:
+            yield Finding(
+                "fail", f"{kind}-differ", f"{name}: {kind} are not those that the run recorded; the hash differs"
+            )
+        if hashes and not changed:
+            yield Finding("pass", f"{kind}-same", f"{kind} of {', '.join(hashes)} are those that the run recorded")
+    yield from _beside_weights(run)
+    for member, model in models.items():
+        answers = run.record.get("behaviour", {}).get(member.key, {})
+        if run.evidence.rows and not answers:
+            message = f"run.json does not say how {member.title} answered when it was measured; it was edited"
+            yield Finding("fail", "behaviour-missing", message)
+        for domain in data.measured if answers else ():
+            differs = difference(answers.get(domain.name, []), behaviour_of(model, domain))
+            if differs:
+                message = f"{member.title} does not answer as the model that was measured: on {domain.name}, {differs}"
+                yield Finding("fail", "behaviour-differs", message)
+
+
+def _beside_weights(run: Run) -> Iterator[Finding]:
+    """Whether the records beside the weights are as they were written."""
+    known, now = run.record["fingerprints"].get("cards"), hash_cards(run.folder)
+    for name in sorted({*(known or {}), *now}) if known is not None else ():
+        if name not in now:
+            yield Finding("fail", "model-record-missing", f"{name} was written beside a model, and is not there")
+        elif name not in known:
+            yield Finding("fail", "model-unexpected", f"{name}: the run wrote no such file")
+        elif known[name] != now[name]:
+            yield Finding("fail", "model-record-differs", f"{name} was changed after it was written; the hash differs")
+
+
+def check_run_json(run: Run, data: StudyData, models: Models) -> Iterator[Finding]:
+    """Whether run.json says of the study and its data what follows from them."""
+    due = {
+        "sources": list(data.sources.names),
+        "classes": list(data.sources.classes),
+        "labels": {domain.name: domain.class_counts for domain in data.domains},
+    }
+    if run.record["selected"]:
+        due["selected"] = {member.key: _selection(run, member) for member in run.study.members}
+    differs = [name for name, value in due.items() if run.record[name] != value]
+    known = run.record["config"]
+    # a budget chooses the probes, and what was asked is what it chose from
+    if run.study.budget is None and known.get("probes") != [probe.to_config() for probe in run.study.probes]:
+        differs.append("config.probes")
+    asked = run.study.to_config()
+    told = {key: asked.get(key) for key in ("data", "target", "seeds", "sample_seed", "split", "limit", "budget")}
+    differs += [f"config.{key}" for key, value in told.items() if known.get(key) != value]
+    configs = known.get("models", {})
+    if set(configs) != set(run.study.models):
+        differs.append("config.models")
+    for member, model in models.items():
+        weights = configs.get(member.name, {}).get("weights")
+        if weights is not None and weights != fingerprint(model):
+            differs.append(f"config.models.{member.name}.weights")
+    if run.record["hash"] != digest(known):
+        differs.append("hash")
+    if differs:
+        message = f"run.json does not say what follows from its study and data: {', '.join(differs)}"
+        yield Finding("fail", "record-differs", message)
+    yield from _unexpected_models(run)
+
+
+def _selection(run: Run, member: Member) -> Any:
+    """Which step of training was kept, as the record beside the weights says."""
+    try:
+        return read_card(model_file(run.folder, run.study, member)).get("selection")
+    except ModelError:
+        return None
+
+
+def _unexpected_models(run: Run) -> Iterator[Finding]:
+    owned = {model_file(run.folder, run.study, member).stem for member in run.study.members}
+    owned |= {f"{name}-pretrained" for name in owned}
+    for path in sorted((run.folder / "models").glob("*.safetensors")):
+        if path.stem not in owned:
+            yield Finding("fail", "model-unexpected", f"models/{path.name}: the study has no such model")
