@@ -35,9 +35,14 @@ class Blueprint(Origin, ABC):
     shape: tuple[int, ...]
     classes: int
 
+    @property
+    def kind(self) -> str:
+        """What it takes: image | text."""
+        return "image"
+
     def fits(self, domains: Domains | Domain) -> bool:
-        """Whether it takes the inputs of `domains`."""
-        return domains.kind == "image" and self.shape == domains.shape
+        """Whether it takes the inputs of `domains`: images of its shape, or texts, which have any length."""
+        return self.kind == domains.kind and (self.kind == "text" or self.shape == domains.shape)
 
     @abstractmethod
     def with_shape(self, shape: tuple[int, ...], classes: int, head: Head) -> Self:

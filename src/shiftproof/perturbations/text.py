@@ -80,5 +80,7 @@ def decode(rows: Tensor) -> list[str]:
     >>> decode(encode(["naïve", ""], 12))
     ['naïve', '']
     """
-    numbers = rows.detach().float().nan_to_num(0.0).round().clamp(0, 255).to("cpu", torch.uint8).numpy()
+    used = rows.detach().any(0).nonzero()
+    rows = rows.detach()[:, : int(used.max()) + 1 if len(used) else 0]
+    numbers = rows.float().nan_to_num(0.0).round().clamp(0, 255).to("cpu", torch.uint8).numpy()
     return [row.tobytes().replace(b"\0", b"").decode("utf-8", "replace") for row in numbers]

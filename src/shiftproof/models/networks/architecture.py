@@ -85,10 +85,10 @@ class NetworkBlueprint(Blueprint):
             head = self.head.build(width, self.classes)
         return SplitModel(nn.Sequential(*front, features) if front else features, head, self)
 
-    def fits(self, domains: Domains | Domain) -> bool:
-        """Whether it takes the inputs of `domains`: of its shape, or texts, which have any length."""
-        kind = MODELS[self.name].cls.kind
-        return kind == domains.kind and (kind == "text" or self.shape == domains.shape)
+    @property
+    def kind(self) -> str:
+        """What it takes: image | text."""
+        return MODELS[self.name].cls.kind if self.name in MODELS else super().kind
 
     def with_shape(self, shape: tuple[int, ...], classes: int, head: Head) -> Self:
         """The same network for other inputs and classes, under another head."""

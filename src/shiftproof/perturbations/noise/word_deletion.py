@@ -79,9 +79,10 @@ class WordDeletion(Noise):
         """Each of N rows of bytes (or one for all) without the words whose coin (N x size) is below the threshold."""
         rows = images.detach().to("cpu", torch.uint8).numpy()
         width = rows.shape[1]
-        # most rows are far shorter than the longest text of their data set
-        rows = rows[:, : max(1, int(np.flatnonzero(rows.any(0)).max(initial=0)) + 1)]
-        kept = thin(rows, parameters.detach().cpu().numpy() * _STEPS >= self._threshold)
+        # most rows are far shorter than the longest text of their data set, and need far fewer coins
+        rows = rows[:, : int(np.flatnonzero(rows.any(0)).max(initial=0)) + 1]
+        coins = parameters[:, : self.size(rows.shape[1:])].detach().cpu().numpy()
+        kept = thin(rows, coins * _STEPS >= self._threshold)
         out = np.zeros((len(kept), width), np.float32)
         out[:, : kept.shape[1]] = kept
         return torch.from_numpy(out).to(images)
