@@ -78,12 +78,14 @@ class Prepared:
     def with_probes(self, probes: Sequence[Probe], efforts: Sequence[Sequence[Probe]] = ()) -> Prepared:
         """The same models and data, measured by other probes."""
         cards, data = list(self.cards.values()), self.data
-        study = _with_calibration(self.study.changed(probes=tuple(probes)), cards)
+        kind = data.sources.kind
+        study = _with_calibration(self.study.changed(probes=tuple(probe.on(kind) for probe in probes)), cards)
         if any(probe.calibrates for probe in probes):
             # what adapts a model is not measured, so that other samples are now
             data = load_study_data(study, data.left_out, cards=cards)
         _check_probes(study, data, self.models)
-        return replace(self, study=study, data=data, efforts=tuple(map(tuple, efforts)))
+        harder = tuple(tuple(probe.on(kind) for probe in some) for some in efforts)
+        return replace(self, study=study, data=data, efforts=harder)
 
 
 def prepare_study(study: Study, progress: Mode = "off") -> Prepared:
@@ -92,6 +94,7 @@ def prepare_study(study: Study, progress: Mode = "off") -> Prepared:
     cards = {name: source.card for name, source in as_they_are.items()}
     study = _with_calibration(study, list(cards.values()))
     data = load_study_data(study, cards=list(cards.values()))
+    study = _for_kind(study, data.sources.kind)
     found: list[Finding] = []
     if study.trains:
         for domain in data.domains:
@@ -105,6 +108,12 @@ def prepare_study(study: Study, progress: Mode = "off") -> Prepared:
         found += seen_target(name, card, study.data.source, data.target)
     found += model_findings(models, data)
     return Prepared(study, data, models, cards, tuple(found))
+
+
+def _for_kind(study: Study, kind: str) -> Study:
+    """The study with probes written out whose options mean something else for data of this kind, image | text."""
+    probes = tuple(probe.on(kind) for probe in study.probes)
+    return study if probes == tuple(study.probes) else study.changed(probes=probes)
 
 
 def _with_calibration(study: Study, cards: Sequence[Mapping[str, Any]]) -> Study:

@@ -17,7 +17,7 @@ from shiftproof.report.tables import Cell, Heading, Records, Row, Table
 
 __all__ = ["GROUPS", "Corrupted", "Corruptions", "corrupted_map", "corrupted_of"]
 
-GROUPS = ("noise", "blur", "weather", "digital", "extra")
+GROUPS = ("noise", "blur", "weather", "digital", "extra", "text")
 _BENCHMARKS = {"cifar": "CIFAR-10-C", "imagenet": "ImageNet-C"}
 _COLUMNS = ("model", "domain", "corruption", "group", "severity", "accuracy", "clean", "constants")
 
@@ -26,7 +26,7 @@ _COLUMNS = ("model", "domain", "corruption", "group", "severity", "accuracy", "c
 class Corruptions(Section):
     """Accuracy on corrupted samples: by group of corruptions, the worst one, and a map of all."""
 
-    title = "Corrupted: noise, blur, weather, compression"
+    title = "Corrupted: what nature does to samples"
     order = 800
 
     def applies(self) -> bool:
@@ -36,7 +36,7 @@ class Corruptions(Section):
     def tables(self) -> list[Table]:
         """A row for each model and domain."""
         corrupted = self.report.corrupted
-        groups = [group for group in GROUPS if any(group in one.groups for one in corrupted)]
+        groups = list(dict.fromkeys(group for one in corrupted for group in one.groups))
         heads = [Heading("clean"), Heading("corrupted", ("mean",)), Heading("of clean", ("is left",))]
         headings = [Heading("model, domain"), *heads, *map(Heading, groups), Heading("worst")]
         rows = []
@@ -61,8 +61,11 @@ class Corruptions(Section):
     def words(self) -> list[str]:
         """Where the severities come from."""
         constants = self.report.corrupted[0].constants
-        benchmark = _BENCHMARKS.get(constants, constants)
-        return [f"Measured. Severities are as strong as those of {benchmark}; every sample has its own random draw."]
+        if not constants:
+            strong = "Severities are rates of letters or words, which 'shiftproof ls corruptions' tells"
+        else:
+            strong = f"Severities are as strong as those of {_BENCHMARKS.get(constants, constants)}"
+        return [f"Measured. {strong}; every sample has its own random draw."]
 
     def cards(self) -> list[Card]:
         """The table, then the map."""
@@ -95,13 +98,13 @@ class Corrupted:
 
     @property
     def groups(self) -> dict[str, float]:
-        """The mean of every group that was measured: noise, blur, weather, digital, extra."""
-        found = {}
+        """The mean of every group that was measured: noise, blur, weather, digital, extra; of text, each by itself."""
+        found: dict[str, list[float]] = {}
         for group in GROUPS:
-            values = [value for (name, _), value in self.accuracy.items() if group_of(name) == group]
-            if values:
-                found[group] = float(np.mean(values))
-        return found
+            for (name, _), value in self.accuracy.items():
+                if group_of(name) == group:
+                    found.setdefault(name if group == "text" else group, []).append(value)
+        return {group: float(np.mean(values)) for group, values in found.items()}
 
     @property
     def worst(self) -> tuple[str, float]:
@@ -125,8 +128,11 @@ class Corrupted:
 
 
 def group_of(corruption: str) -> str:
-    """The group of a corruption; plug-ins that name none are extra."""
-    return CORRUPTIONS[corruption].metadata.get("group", "extra") if corruption in CORRUPTIONS else "extra"
+    """The group of a corruption; plug-ins that name none are extra, or text."""
+    if corruption not in CORRUPTIONS:
+        return "extra"
+    entry = CORRUPTIONS[corruption]
+    return entry.metadata.get("group", "text" if entry.cls.kind == "text" else "extra")
 
 
 def corrupted_of(evidence: Evidence) -> list[Corrupted]:
@@ -137,7 +143,7 @@ def corrupted_of(evidence: Evidence) -> list[Corrupted]:
         clean = repeats_in(evidence.where(probe="clean", model=first.model, domain=first.domain))
         accuracy = {(one.fact("corruption"), one.fact("severity")): one.values().mean for one in repeats_in(part)}
         before = clean[0].values().mean if clean else None
-        found.append(Corrupted(first.model, first.domain, before, accuracy, str(first.fact("constants"))))
+        found.append(Corrupted(first.model, first.domain, before, accuracy, str(first.fact("constants") or "")))
     return found
 
 
