@@ -85,6 +85,8 @@ def certify(
         raise UsageError(f"workers is {workers}; it should be at least 1")
     known, domain = None if seed is None else checked_seed(seed), one_domain(data, "certify")
     domain.inputs.prepare()
+    for one in certifiers:
+        one.check_kind(domain)
     classes = check_classifier(model, domain)
     with ExitStack() as stack:
         record: Journal | Memory = Memory()

@@ -52,6 +52,7 @@ class WordDeletion(Noise):
     q: Annotated[float, Interval(gt=0, lt=1)]
 
     kind: ClassVar[str] = "text"
+    usual: ClassVar[float] = 0.8
     law: ClassVar[Law] = "uniform"
     norm: ClassVar[str] = "edits"
     units: ClassVar[str] = "words inserted, deleted or replaced"
