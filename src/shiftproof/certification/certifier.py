@@ -157,12 +157,10 @@ class Certifier(Method, ABC):
         if self.noise is not None:
             check_kind(self.noise, domain.kind, domain.name)
         elif self.kind != domain.kind:
-            fitting = (
-                "randomized-smoothing with the noise word-deletion" if domain.kind == "text" else "see ls certifiers"
-            )
+            fitting = "word-deletion:0.8" if domain.kind == "text" else "gaussian:0.25"
             raise UsageError(
-                f"{self.name} certifies changes of {self.kind}s, and {domain.name!r} holds {domain.kind}s; for these: "
-                f"{fitting}"
+                f"{self.name} certifies changes of {self.kind}s, and {domain.name!r} holds {domain.kind}s; for these "
+                f"there is randomized-smoothing with --noise {fitting}"
             )
 
     def levels(self, classes: int) -> Levels | None:

@@ -12,7 +12,7 @@ from shiftproof.domains import Domains, validate
 from shiftproof.domains.validate import class_findings
 from shiftproof.errors import DataError
 from shiftproof.execution import Mode
-from shiftproof.perturbations.threat import Ball
+from shiftproof.perturbations.threat import Ball, size_text
 from shiftproof.probes import Probe
 from shiftproof.probes.attack import Attack
 from shiftproof.probes.certify import Certify
@@ -43,7 +43,7 @@ def read_data(data: StudyData, progress: Mode = "off") -> tuple[StudyData, list[
     odd += class_findings(Domains("all", data.domains))
     found = [replace(one, level="warn") for one in odd if one.level != "pass"]
     if every > READ_AT_MOST:
-        message = f"{sum(map(len, some)):,} of {every:,} images were looked at; 'shiftproof validate' reads them all"
+        message = f"{sum(map(len, some)):,} of {every:,} samples were looked at; 'shiftproof validate' reads them all"
         found.append(Finding("pass", "not-all-read", message))
     return data, [*found, *_one_class(data)]
 
@@ -77,5 +77,5 @@ def probe_findings(probes: Sequence[Probe], classes: int) -> Iterator[Finding]:
         for threat in threats if noise is not None else ():
             if (threat.norm, threat.units) == (noise.norm, noise.units) and threat.eps > cap:
                 message = f"{certifier.title} with {certifier.votes:,} votes certifies no radius above {cap:.3g}"
-                hint = f"so that nothing can be guaranteed within {threat.norm} {threat.eps:g}"
+                hint = f"so that nothing can be guaranteed within {size_text(threat.eps, threat.norm)}"
                 yield Finding("warn", "out-of-reach", f"{message}, {hint}: more votes, or more noise")

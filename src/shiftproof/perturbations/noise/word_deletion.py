@@ -63,8 +63,8 @@ class WordDeletion(Noise):
     def claim(self) -> str:
         """Against which edits the prediction holds."""
         return (
-            "every insertion, deletion or replacement of words (what white space separates) whose number is below the "
-            "radius"
+            "every insertion, deletion or replacement of words (what white space separates) whose number is at most "
+            "the radius"
         )
 
     @property
