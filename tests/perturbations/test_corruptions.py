@@ -13,7 +13,7 @@ from torch import Tensor
 
 from shiftproof.errors import UnknownName, UsageError
 from shiftproof.perturbations import corruptions
-from shiftproof.perturbations.corruptions import CORRUPTIONS, EXTRA, STANDARD, Constants, constants_for, corrupt
+from shiftproof.perturbations.corruptions import CORRUPTIONS, EXTRA, STANDARD, TEXT, Constants, constants_for, corrupt
 from shiftproof.perturbations.corruptions.blur import disk
 from shiftproof.perturbations.corruptions.draws import draw_words, normal, symmetric, uniform
 from shiftproof.perturbations.corruptions.edges import distances
@@ -52,9 +52,9 @@ def pictures(count: int, channels: int = 3, height: int = 32, width: int = 32) -
 # ---------------------------------------------------------------------------------------------------------- all of them
 
 
-def test_the_catalogue_has_the_fifteen_and_the_four() -> None:
+def test_the_catalogue_has_the_fifteen_and_the_four_and_those_of_text() -> None:
     groups = {entry.name: entry.metadata["group"] for entry in CORRUPTIONS}
-    assert set(groups) == set(ALL)
+    assert set(groups) == {*ALL, *TEXT}
     assert [groups[name] for name in STANDARD] == ["noise"] * 3 + ["blur"] * 4 + ["weather"] * 4 + ["digital"] * 4
     assert {groups[name] for name in EXTRA} == {"extra"}
     assert corruptions.Fog(3) == CORRUPTIONS.create("fog", {"severity": "3"})

@@ -15,9 +15,9 @@ from shiftproof.domains import Domain
 from shiftproof.domains.splits import first_samples
 from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.evidence import Evidence, EvidenceStore
-from shiftproof.perturbations.corruptions import STANDARD
+from shiftproof.perturbations.corruptions import EXTRA, STANDARD, TEXT
 from shiftproof.probes import PROBES, Probe, run_probe
-from shiftproof.probes.corrupt import as_corruptions
+from shiftproof.probes.corrupt import Corrupt, as_corruptions
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +88,30 @@ class TestCorrupt:
         assert as_corruptions(["fog", "fog"]) == ("fog",)
         with pytest.raises(UnknownName, match="Did you mean 'fog'"):
             as_corruptions("fogg")
+        assert as_corruptions("text") == TEXT
+
+    def test_standard_is_what_the_data_can_have(self, network: nn.Module, digits: Domain) -> None:
+        every = (*STANDARD, *EXTRA)
+        assert Corrupt().on("text").corruptions == Corrupt(every).on("text").corruptions == TEXT  # type: ignore[arg-type]
+        # what a run on images is called is a part of its identity
+        assert repr(Corrupt().on("image")) == (
+            f"Corrupt(corruptions={STANDARD!r}, severities=(1, 2, 3, 4, 5), constants='auto')"
+        )
+        chosen = Corrupt(("fog", "typos"))  # type: ignore[arg-type]
+        assert chosen.on("text") == chosen.on("image") == chosen
+        with pytest.raises(UsageError, match="'typos' corrupts texts, and these samples are images"):
+            chosen.check(network, digits, None)
+
+    def test_texts(self, tmp_path: Path) -> None:
+        reviews = sp.load_domains("signed-reviews")["e=0.1"].subset(np.arange(20))
+        reader = sp.build_model("text-cnn", reviews, width=8, filters=8, vocabulary=256, seed=0).eval()
+        rows = rows_of(PROBES.create("corrupt", {"severities": "1,5"}), reader, reviews, tmp_path)
+        assert tuple(rows.distinct("corruption")) == TEXT
+        part = rows.get(title="typos 5")
+        assert part.setting == "typos 5"
+        changed = sp.corrupt(reviews.tensors()[0], "typos", 5, seed=0, ids=[str(one) for one in reviews.ids])
+        with torch.no_grad():
+            assert part["prediction"].tolist() == reader(changed).argmax(1).tolist()
 
     def test_what_is_not_a_number_is_no_class(self, digits: Domain, tmp_path: Path) -> None:
         class Dazzled(nn.Module):

@@ -192,6 +192,26 @@ class TestSandwich:
         (finding,) = order_summary(Evidence.concat(parts))
         assert (finding.level, finding.evidence["samples"]) == ("fail", 1)
 
+    @pytest.mark.parametrize(
+        ("q", "radius", "broken"),
+        [
+            (
+                0.8,
+                2.0001,
+                True,
+            ),  # after one edit the lead is above 2 (0.8 - 0.64) = 0.32; of 1,000 votes five deviations are 0.16
+            (0.95, 2.0001, False),  # above 2 (0.95 - 0.9025) = 0.095: so few votes may miss it
+            (0.95, 3.0001, True),
+            (0.8, 1.0001, False),  # the edge: nothing is known of how thin the majority is
+        ],
+    )
+    def test_edits_have_an_edge_of_their_own(self, q: float, radius: float, broken: bool) -> None:
+        same = {"norm": "edits", "units": "words", "noise": f"word-deletion {q}"}
+        held = certified("sketch", 80, radius, scale=1.0, noise_options={"name": "word-deletion", "q": q}, **same)
+        after = attacked("sketch", 60, 1.0, classifier="smoothed", votes=1_000, **same)
+        codes = [finding.code for finding in order_findings(Evidence.concat([held, after]))]
+        assert ("sandwich-broken" in codes) == broken
+
     def test_what_holds_is_one_line(self, evidence: Evidence) -> None:
         (finding,) = order_summary(evidence)
         assert (finding.level, finding.code) == ("pass", "sandwich-holds")
@@ -346,3 +366,23 @@ class TestRequirement:
                 Measurable(("sketch",), (("linf", 0.1),), certificates=(Certifiable("angle", "rotation", 1.0),))
             )
         assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("q", "radii"), [(0.8, (0, 1, 2, 3)), (0.9, (0, 1, 2, 4, 6)), (0.95, (0, 1, 2, 4, 8)), (0.5, (0,))]
+)
+def test_radii_of_edits_are_whole_numbers_up_to_the_cap(q: float, radii: tuple[float, ...]) -> None:
+    from shiftproof.report.certified import nice_radii, series_of_evidence
+
+    noise = {"name": "word-deletion", "q": q}
+    facts = {"norm": "edits", "units": "words", "scale": 1.0, "noise": f"word-deletion {q}", "noise_options": noise}
+    (series,) = series_of_evidence(certified("sketch", 50, [1.0001] * 20 + [0.0001] * (N - 20), **facts))
+    assert nice_radii([series]) == radii
+    assert series.at(1.0).value == 20 / N
+    assert series.mean_radius() == 20 / N
+    assert series.mean_radius("correct") == 20 / 50
+    assert series.radius_words(1.0) == "1 edit"
+    assert f"{series.cap:g} edit" in series.heading
+    (pixels,) = series_of_evidence(certified("sketch", 50, 0.6))
+    assert "at most" not in pixels.heading
+    assert pixels.radius_words(0.25) == "radius 0.25"

@@ -20,6 +20,7 @@ from shiftproof.errors import DataError, ModelError, UsageError
 from shiftproof.execution import Mode, check_count, check_running, progress_bar, run_shards
 from shiftproof.models.outputs import logits_of
 from shiftproof.perturbations.noise import Noise, as_noise
+from shiftproof.perturbations.noise.noise import check_kind
 from shiftproof.perturbations.threat import Ball, Threat
 from shiftproof.rng import checked_seed, torch_generator
 
@@ -223,6 +224,8 @@ def check_victim(victim: Victim, domain: Domain) -> None:
     """Refuse a network that does not take the samples, or does not tell their classes apart."""
     if not len(domain):
         raise DataError(f"domain {domain.name!r} has no samples to attack")
+    if isinstance(victim, Smoothed):
+        check_kind(victim.noise, domain.kind, domain.name)
     with frozen(victim.model):
         classes = logits_of(victim.model, domain.take(np.array([0]))[0]).shape[1]
     if classes < len(domain.classes):

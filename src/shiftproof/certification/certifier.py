@@ -21,6 +21,7 @@ from shiftproof.execution import Journal, Mode
 from shiftproof.models.prepared.prepare import Backend, Precision
 from shiftproof.perturbations.noise import Noise
 from shiftproof.perturbations.noise.gaussian import Gaussian
+from shiftproof.perturbations.noise.noise import check_kind
 from shiftproof.types import Cost, FloatArray
 
 __all__ = ["CERTIFIERS", "Alpha", "Certifier", "Job", "Memory", "Sigma"]
@@ -117,6 +118,11 @@ class Certifier(Method, ABC):
         return None
 
     @optional
+    def kind(self) -> str:
+        """Of what its certificates speak: image | text."""
+        return "image" if self.noise is None else self.noise.kind
+
+    @optional
     def norm(self) -> str:
         """The norm of its radii."""
         return "l2" if self.noise is None else self.noise.norm
@@ -145,6 +151,17 @@ class Certifier(Method, ABC):
     def asked_radii(self) -> tuple[float, ...] | None:
         """The radii at which alone sampling is decided, where it stops early for them; None: all count."""
         return None
+
+    def check_kind(self, domain: Domain) -> None:
+        """Refuse images where it certifies texts, and texts where it certifies images."""
+        if self.noise is not None:
+            check_kind(self.noise, domain.kind, domain.name)
+        elif self.kind != domain.kind:
+            fitting = "word-deletion:0.8" if domain.kind == "text" else "gaussian:0.25"
+            raise UsageError(
+                f"{self.name} certifies changes of {self.kind}s, and {domain.name!r} holds {domain.kind}s; for these "
+                f"there is randomized-smoothing with --noise {fitting}"
+            )
 
     def levels(self, classes: int) -> Levels | None:
         """How alpha is shared out for a classifier of so many classes; None if it is not shared between bounds."""

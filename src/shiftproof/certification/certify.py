@@ -87,6 +87,8 @@ def certify(
         raise UsageError(f"calibration is {calibration!r}; it should be domains whose samples may adapt the model")
     known, domain = None if seed is None else checked_seed(seed), one_domain(data, "certify")
     domain.inputs.prepare()
+    for one in certifiers:
+        one.check_kind(domain)
     classes = check_classifier(model, domain)
     with ExitStack() as stack:
         record: Journal | Memory = Memory()

@@ -14,8 +14,9 @@ from shiftproof.errors import ShiftproofError
 
 __all__ = ["Explanation", "explain"]
 
-_USUAL = {"noise": "gaussian:0.25", "sigma": 0.25, "sigmas": (0.25, 0.5)}
+_USUAL = {"sigma": 0.25, "sigmas": (0.25, 0.5)}
 """For certifiers that can't be made without a scale."""
+_NOISES = {"image": "gaussian:0.25", "text": "word-deletion:0.8"}
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,14 @@ def explain(
     >>> [one.certifier for one in explain(model, domain) if one.applies]
     ['lipschitz-margin', 'median-smoothing', 'randomized-smoothing']
     """
-    tried = list(_usual()) if certifiers is None else list(certifiers)
+    tried = list(_usual(domain.kind)) if certifiers is None else list(certifiers)
     return [_explain_one(one, model, domain, calibration) for one in tried]
 
 
 def _explain_one(certifier: Certifier, model: nn.Module, domain: Domain, calibration: Domains | None) -> Explanation:
     name = CERTIFIERS.name_of(certifier)
     try:
+        certifier.check_kind(domain)
         # a train mode is the classifier's fault, not the certifier's, and is said of each
         classes = check_classifier(model, domain)
         job = Job(model, domain, classes, 0, Memory(), progress="off")
@@ -60,9 +62,10 @@ def _explain_one(certifier: Certifier, model: nn.Module, domain: Domain, calibra
     return Explanation(name, certifier.title, repr(certifier), applies, why)
 
 
-def _usual() -> Iterator[Certifier]:
+def _usual(kind: str) -> Iterator[Certifier]:
     for entry in CERTIFIERS:
-        options = {key: value for key, value in _USUAL.items() if entry.options.get(key) is ...}
+        usual = {"noise": _NOISES[kind], **_USUAL}
+        options = {key: value for key, value in usual.items() if entry.options.get(key) is ...}
         yield CERTIFIERS.create(entry.name, options)
         # representations need an encoder, logits do not
         if "level" in entry.options:

@@ -10,8 +10,8 @@ from shiftproof.perturbations.noise import Noise
 __all__ = ["TOGETHER", "described_classifier", "smoothing_guarantee"]
 
 TOGETHER = (
-    "For each image, fixed before the noise seed was drawn, the probability that its radius is too large is at most "
-    "alpha. Images, domains and models in this report share noise, so errors can occur together; the expected number "
+    "For each sample, fixed before the noise seed was drawn, the probability that its radius is too large is at most "
+    "alpha. Samples, domains and models in this report share noise, so errors can occur together; the expected number "
     "of wrong certificates is at most alpha x N."
 )
 """What may and may not be concluded from many certificates at once."""
@@ -32,6 +32,6 @@ def smoothing_guarantee(noise: Noise, alpha: float, classifier: str) -> str:
     on_a_grid = f"{'inputs' if noise.additive else 'parameters'} rounded to 1/{grid_of(noise)}"
     return (
         f"The smoothed classifier, which answers with the class that the evaluated model ({classifier}; {on_a_grid}) "
-        f"gives most probably under {noise!r}, gives the certified class under {noise.claim}; for each image "
+        f"gives most probably under {noise!r}, gives the certified class under {noise.claim}; for each {noise.kind} "
         f"that was fixed before the seed was drawn, this is wrong with probability at most {alpha:g} over the seed."
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from shiftproof.cli import options as o
 from shiftproof.cli.measure import finish, measure, study_of_one_model
-from shiftproof.cli.show import outcomes_now, say, show_findings, show_json, show_table
+from shiftproof.cli.show import outcomes_now, say, show_edits, show_findings, show_json, show_table
 
 if TYPE_CHECKING:
     from shiftproof.perturbations.threat import Ball
@@ -39,7 +39,7 @@ def command(
     workers: o.Workers = None,
     json: o.AsJson = False,
 ) -> None:
-    """Attack a model on each domain: how much of its accuracy is left when images may be changed or deformed a little.
+    """Attack a model on each domain: how much of its accuracy is left when samples may be changed a little.
 
     Writes a run: what every sample became (evidence/), a report, tables and pictures. The same command continues where
     it was stopped.
@@ -66,6 +66,7 @@ def command(
     else:
         _show(run, answers)
         show_findings(notes)
+        show_edits(run.content().examples)
         pictures = ", figures/attacked.svg" if len(answers[0].attacks) > 1 else ""
         say(f"\nwritten to {run.folder}: report.html, evidence/, tables/attacked.csv{pictures}")
     finish(run, require, json)
@@ -102,12 +103,16 @@ def _threat(text: str, eps: str | None) -> Ball:
 def _show(run: Run, answers: list[Attacked]) -> None:
     """A table of accuracy under attack, and what it is of."""
     from shiftproof.evidence import seen_note
-    from shiftproof.perturbations.threat import eps_text
+    from shiftproof.perturbations.threat import eps_text, size_text
     from shiftproof.runs.sample_words import describe_samples
 
     first = answers[0]
     norm, threat = str(first.fact("norm")), str(first.fact("threat"))
-    header = ["domain", "clean", *(f"eps {eps_text(size, norm)}" for size in first.attacks)]
+    header = [
+        "domain",
+        "clean",
+        *(size_text(size, norm) if norm == "edits" else f"eps {eps_text(size, norm)}" for size in first.attacks),
+    ]
     rows = []
     for one in answers:
         cells = [f"{e.value:.1%}\n{100 * e.low:.1f} to {100 * e.high:.1f}" for e in [one.clean, *one.accuracy.values()]]
@@ -115,11 +120,11 @@ def _show(run: Run, answers: list[Attacked]) -> None:
     show_table(header, rows)
     for one in answers:
         facts = run.samples[one.domain]
-        say(f"{one.domain}: {facts['n']:,} images ({describe_samples(facts, one.model)})")
+        say(f"{one.domain}: {facts['n']:,} samples ({describe_samples(facts, one.model)})")
     say(
         f"Accuracy of the {first.classifier} classifier under attack, {threat}: eps is {norm}, in "
         f"{first.fact('units')}; {first.fact('how')}. A stronger attack can only find more."
     )
     grouped = any(one.grouped for one in answers)
-    kind = "intervals of a bootstrap over groups" if grouped else "Clopper-Pearson intervals over images"
+    kind = "intervals of a bootstrap over groups" if grouped else "Clopper-Pearson intervals over samples"
     say(f"Small figures are 95 % {kind}.")

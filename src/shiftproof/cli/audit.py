@@ -49,7 +49,8 @@ def command(
     The report says what is right, what survives and what is guaranteed, where it was trained and where it is shipped.
 
     The same command continues where it was stopped; a budget is resolved once. Sizes of rotations are in radians, the
-    sigma of rotation noise in half turns. Exit 2 if a check of the model or a --require fails.
+    sigma of rotation noise in half turns. Texts are attacked by word edits and certified under word deletion. Exit 2
+    if a check of the model or a --require fails.
     """
     from shiftproof.probes.corrupt import Corrupt
     from shiftproof.report.requirements import Requirement
@@ -69,7 +70,7 @@ def command(
     told = {"noise": noise, "sigma": sigma, "n": n, "alpha": alpha}
     certifiers = _certifiers(prepared, certifier, {k: v for k, v in told.items() if v is not None}, options)
     questions = questions_of(
-        threat or THREATS,
+        threat or THREATS[prepared.data.sources.kind],
         certifiers,
         "none" if corruptions == "none" else corrupt.corruptions,
         None if severities is None else corrupt.severities,
@@ -99,8 +100,9 @@ def _certifiers(
     from shiftproof.runs.audit import usual_certifiers
 
     usual = usual_certifiers(prepared)
-    if certifier is None and "noise" not in told and "sigma" not in told:
-        told = {**told, "sigma": str(usual[0].scale)}
+    if certifier is None and "noise" not in told and "sigma" not in told and usual[0].noise is not None:
+        name, scale, *_ = usual[0].noise.to_config().values()
+        told = {**told, "noise": f"{name}:{scale}"}
     made = make_certifiers(certifier or "randomized-smoothing", told, options)
     named = frozenset({*told, *options["certifier"]})
     others = usual[1:] if certifier is None else []

@@ -15,11 +15,12 @@ def make_certifiers(certifier: str, told: dict[str, Any], options: dict[str, dic
     """One certifier for each sigma, or one for all where it takes several; `told` are values of --n, --sigma ..."""
     from shiftproof.certification import CERTIFIERS
     from shiftproof.errors import UsageError
+    from shiftproof.perturbations.noise import Noise
 
     known = CERTIFIERS[certifier].options
     own = {"samples" if key == "n" and "samples" in known else key: value for key, value in told.items()}
     noise, sigma = own.pop("noise", None), own.pop("sigma", None)
-    scales = [part.strip() for part in (sigma or "0.25").split(",")]
+    scales = [part.strip() for part in (sigma or str(Noise.usual)).split(",")]
     if len(set(scales)) != len(scales):
         raise UsageError(f"--sigma {sigma} names the same noise twice")
     for key in own:
@@ -28,7 +29,7 @@ def make_certifiers(certifier: str, told: dict[str, Any], options: dict[str, dic
             raise UsageError(f"{certifier} does not take --{key.replace('_', '-')}; {takes}")
     own |= options["certifier"]
     if "noise" in known:
-        return [CERTIFIERS.create(certifier, {**own, "noise": one}) for one in _noises(noise, scales, options["noise"])]
+        return [CERTIFIERS.create(certifier, {**own, "noise": one}) for one in _noises(noise, sigma, options["noise"])]
     if noise is not None or options["noise"]:
         raise UsageError(f"{certifier} does not take --noise")
     if "sigmas" in known:
@@ -41,14 +42,14 @@ def make_certifiers(certifier: str, told: dict[str, Any], options: dict[str, dic
     return [CERTIFIERS.create(certifier, own)]
 
 
-def _noises(text: str | None, scales: list[str], options: dict[str, Any]) -> list[Noise]:
+def _noises(text: str | None, sigma: str | None, options: dict[str, Any]) -> list[Noise]:
     """One noise for each scale; `gaussian:0.5` says both."""
     from shiftproof.errors import UsageError
     from shiftproof.perturbations.noise import NOISES
 
     name, _, given = (text or "gaussian").partition(":")
     first = next(iter(NOISES[name].options))
-    asked = given.split(",") if given else scales
+    asked = (given or sigma or str(NOISES[name].cls.usual)).split(",")
     chosen = [NOISES.create(name, {first: value.strip(), **options}) for value in asked]
     if len(set(chosen)) != len(chosen):
         raise UsageError(f"--sigma {','.join(asked)} names the same noise twice")

@@ -17,7 +17,10 @@ def command(
     data: Data,
     out: Annotated[Path, typer.Option("--out", help="Folder to write to.")],
     corruption: Annotated[
-        str, typer.Option("--corruption", help="fog, or several with commas; standard, all, noise, blur, weather ...")
+        str,
+        typer.Option(
+            "--corruption", help="fog, typos, or several with commas; standard, all, noise, blur, weather ..."
+        ),
     ] = "standard",
     severity: Annotated[str, typer.Option("--severity", help="1 to 5; several with commas.")] = "3",
     constants: Annotated[
@@ -28,28 +31,34 @@ def command(
     set_: SetOfData = None,
     json: AsJson = False,
 ) -> None:
-    """Write a corrupted copy of a data set: the same tree of images, as PNG of 8 bits, to look at or to measure on.
+    """Write a corrupted copy of a data set, to look at or to measure on: of images the same tree, as PNG of 8 bits; of
+    texts a table, texts.csv.
 
-    With several corruptions or severities, each has a folder of its own below --out, such as fog-3. Every image has its
-    own draw, by seed and name. The same command continues where it was stopped.
+    With several corruptions or severities, each has a folder of its own below --out, such as fog-3. Every sample has
+    its own draw, by seed and name. The same command continues where it was stopped.
     """
     from shiftproof.domains import load_domains
     from shiftproof.execution import check_writable
     from shiftproof.probes.corrupt import Corrupt
     from shiftproof.runs.corrupting import Corrupting
+    from shiftproof.runs.corrupting_texts import CorruptingTexts
 
     options = options_of_set(set_ or [], DATA_KINDS)
     asked = Corrupt(corruption, severity, constants)  # type: ignore[arg-type]
     domains = load_domains(data, **options["data"])
     chosen = domains if domain is None else domains.select([name.strip() for name in domain.split(",")])
-    work = Corrupting(chosen, asked.corruptions, asked.severities, asked.constants, seed)
+    asked = asked.on(chosen.kind)
+    kind = CorruptingTexts if chosen.kind == "text" else Corrupting
+    work = kind(chosen, asked.corruptions, asked.severities, asked.constants, seed)
     check_writable(out)
-    folders = work.write(out, progress="lines")
-    images = len(folders) * sum(map(len, chosen))
+    written = work.write(out, progress="lines")
+    count = len(written) * sum(map(len, chosen))
     used = work.asked["constants"]
     if json:
-        show_json({"folders": [str(one) for one in folders], "images": images, "constants": used})
+        places = {"tables" if chosen.kind == "text" else "folders": [str(one) for one in written]}
+        show_json({**places, f"{chosen.kind}s": count, **({"constants": used} if used else {})})
         return
-    say(f"{images:,} images; the constants of {'CIFAR-10-C' if used == 'cifar' else 'ImageNet-C'}")
-    for one in folders:
-        say(f"folder:{one}")
+    names = {"cifar": "; the constants of CIFAR-10-C", "imagenet": "; the constants of ImageNet-C"}
+    say(f"{count:,} {chosen.kind}s{names.get(used, '')}")
+    for one in written:
+        say(f"{'table' if chosen.kind == 'text' else 'folder'}:{one}")

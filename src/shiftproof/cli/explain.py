@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shiftproof.cli.certifiers import make_certifiers
-from shiftproof.cli.options import CERTIFY_KINDS, Architecture, AsJson, SetOfCertify, options_of_set, with_architecture
+from shiftproof.cli.options import (
+    CERTIFY_KINDS,
+    Architecture,
+    AsJson,
+    Noise,
+    SetOfCertify,
+    options_of_set,
+    with_architecture,
+)
 from shiftproof.cli.show import show_json, show_table
 
 if TYPE_CHECKING:
@@ -25,6 +33,7 @@ def command(
         str | None, typer.Option("--data", help="Samples to certify.", show_default="any of the model's shape")
     ] = None,
     certifier: Annotated[str | None, typer.Option("--certifier", help="Only this one.", show_default="all")] = None,
+    noise: Noise = None,
     sigma: Annotated[str | None, typer.Option("--sigma", help="Scale of the noise.")] = None,
     n: Annotated[int | None, typer.Option("--n", help="Votes or samples.")] = None,
     alpha: Annotated[float | None, typer.Option("--alpha", help="Probability of error.")] = None,
@@ -43,7 +52,8 @@ def command(
     from shiftproof.runs.sources import ModelSource
 
     options = options_of_set(with_architecture(set_, architecture), CERTIFY_KINDS)
-    given = {key: value for key, value in {"sigma": sigma, "n": n, "alpha": alpha}.items() if value is not None}
+    told = {"noise": noise, "sigma": sigma, "n": n, "alpha": alpha}
+    given = {key: value for key, value in told.items() if value is not None}
     if certifier is None and (given or options["certifier"]):
         raise UsageError("options of a certifier need to know which: --certifier NAME")
     chosen = None if certifier is None else make_certifiers(certifier, given, options)
@@ -68,6 +78,7 @@ def _like(model: nn.Module) -> Domain:
     import numpy as np
 
     from shiftproof.domains import Domain
+    from shiftproof.domains.texts import text_domain
     from shiftproof.errors import UsageError
     from shiftproof.models import blueprint_of
     from shiftproof.rng import numpy_generator
@@ -75,5 +86,8 @@ def _like(model: nn.Module) -> Domain:
     built = blueprint_of(model)
     if built is None:
         raise UsageError("the model does not say what inputs it takes: give --data")
+    if len(built.shape) == 1:
+        names = [str(c) for c in range(built.classes)]
+        return text_domain("samples", ["a few words", "others"], [0, 1], names, width=built.shape[0])
     images = numpy_generator(0, "explain").integers(0, 256, (2, *built.shape)).astype(np.uint8)
     return Domain.from_arrays("samples", images, [0, 1], [str(c) for c in range(built.classes)])

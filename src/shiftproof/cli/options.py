@@ -74,15 +74,17 @@ Split = Annotated[
 Threats = Annotated[
     str | None,
     typer.Option(
-        "--threat", help="Attacks: l2:0.5, linf:8/255, rotation:0.2; several with commas.", show_default="l2:0.5"
+        "--threat",
+        help="Attacks: l2:0.5, linf:8/255, rotation:0.2; of text edits:3; several with commas.",
+        show_default="l2:0.5, of text edits:3",
     ),
 ]
 OneThreat = Annotated[
     str,
     typer.Option(
         "--threat",
-        help="Norm and size of the change, linf:8/255, or a deformation and its size, rotation:0.3; or without a size, "
-        "with --eps.",
+        help="Norm and size of the change, linf:8/255, a deformation and its size, rotation:0.3, or edits of words, "
+        "edits:3; or without a size, with --eps.",
     ),
 ]
 Attack = Annotated[
@@ -92,7 +94,8 @@ Attack = Annotated[
 Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Steps of the attack.", show_default="as the attack")]
 Eps = Annotated[str | None, typer.Option("--eps", help="Further sizes: 0.01,8/255.", show_default="that of the threat")]
 Smoothed = Annotated[
-    str | None, typer.Option("--smoothed", help="Attack the majority vote under a noise: gaussian:0.25.")
+    str | None,
+    typer.Option("--smoothed", help="Attack the majority vote under a noise: gaussian:0.25, word-deletion:0.8."),
 ]
 Certifier = Annotated[
     str | None,
@@ -103,13 +106,16 @@ Certifier = Annotated[
     ),
 ]
 Noise = Annotated[
-    str | None, typer.Option("--noise", help="uniform, rotation ... See: shiftproof ls noise", show_default="gaussian")
+    str | None,
+    typer.Option(
+        "--noise", help="uniform, rotation, word-deletion:0.8 ... See: shiftproof ls noise", show_default="gaussian"
+    ),
 ]
 Sigma = Annotated[
     str | None,
     typer.Option(
         "--sigma",
-        help="Scale of the noise; for pixels, which are in [0, 1]. Several with commas.",
+        help="Scale of the noise; for pixels, which are in [0, 1]; of word-deletion its q. Several with commas.",
         show_default="as the certifier or the model's training, or 0.25",
     ),
 ]
@@ -150,7 +156,7 @@ Calibration = Annotated[
     ),
 ]
 Corruptions = Annotated[
-    str, typer.Option("--corruptions", help="standard, all, none, noise, blur, weather, digital, or names.")
+    str, typer.Option("--corruptions", help="standard, all, none, noise, blur, weather, digital, text, or names.")
 ]
 Severities = Annotated[
     str | None, typer.Option("--severities", help="1 to 5, with commas.", show_default="all, or by budget")

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from shiftproof.report import AccuracyTable
+    from shiftproof.report.examples import Examples
     from shiftproof.report.requirements import Outcome
     from shiftproof.report.sections.measures import SideBySide
     from shiftproof.report.tables import Table
@@ -24,6 +25,7 @@ __all__ = [
     "say",
     "show_accuracy",
     "show_costs",
+    "show_edits",
     "show_findings",
     "show_json",
     "show_measures",
@@ -106,6 +108,23 @@ def show_costs(cost: StudyCost, as_json: bool) -> None:
     rows.append(["total", "", f"{cost.forward_passes:,}", duration(cost.seconds), duration(cost.most_seconds)])
     show_table(["model", "stage", "forward passes", "time", "at most"], rows)
     say(f"memory about {cost.memory_mb:,.0f} MB. Time was measured on this machine just now, on a few steps.")
+
+
+def show_edits(examples: Mapping[str, Examples], most: int = 3) -> None:
+    """A few texts that an attack has overturned, with the words that it deleted and inserted; marks without colours."""
+    from rich.text import Text
+
+    from shiftproof.report.word_diff import marked, shortened, word_diff
+
+    found = [(domain, one) for domain, some in examples.items() for one in some.edited]
+    console, styles = _console(), {"deleted": "red strike", "inserted": "green underline"}
+    for domain, one in found[-most:]:
+        pieces = shortened(word_diff(one.before, one.after))
+        say(f"\n{domain}, {one.edits}: {one.label} is taken for {one.answer}")
+        if console.is_terminal and not console.no_color:
+            console.print(Text(" ").join(Text(piece.text, styles.get(piece.kind, "")) for piece in pieces))
+        else:
+            typer.echo(marked(pieces))
 
 
 def outcomes_now(run: Run, require: Sequence[str] | None) -> list[Outcome]:

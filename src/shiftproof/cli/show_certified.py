@@ -97,6 +97,7 @@ def show_claimed(run: Run, radii: tuple[float, ...], json: bool) -> None:
 def _show_caps(run: Run) -> None:
     """What no radius can exceed, whatever the model: that of unanimous votes, or of the outermost samples."""
     from shiftproof.certification.sampling.budget import Levels
+    from shiftproof.perturbations.threat import size_text
 
     certifying = {setting: one for probe in _probes(run) for setting, one in probe.settings.items()}
     classes, caps = len(run.record["classes"]), {}
@@ -104,6 +105,9 @@ def _show_caps(run: Run) -> None:
         certifier, levels = certifying[one.setting], one.fact("levels")
         name = f"{one.title}, alpha {one.fact('alpha'):g}"
         caps[name] = certifier.largest_radius(classes, None if levels is None else Levels(**levels))
+    for series in {one.title: one for one in run.content().series if math.isfinite(one.cap)}.values():
+        most = size_text(series.cap, series.norm)
+        say(f"Under {series.title} no radius can exceed {most}, however many votes there are.")
     known = {name: cap for name, cap in caps.items() if math.isfinite(cap)}
     if known:
         limits = "; ".join(f"{cap:.4g} ({name})" for name, cap in known.items())
@@ -119,7 +123,9 @@ def _show_table(run: Run, series: list[Series], radii: tuple[float, ...]) -> Non
     from shiftproof.certification import TOGETHER
     from shiftproof.runs.sample_words import describe_samples
 
-    header = ["domain", "certificate", "alpha", *(f"r >= {radius:g}" for radius in radii), "mean radius", "abstained"]
+    edits = all(one.counts_edits for one in series)
+    heads = [series[0].radius_words(radius) if edits else f"r >= {radius:g}" for radius in radii]
+    header = ["domain", "certificate", "alpha", *heads, "mean edits" if edits else "mean radius", "abstained"]
     rows = []
     for one in series:
         cells = [f"{e.value:.1%}\n{100 * e.low:.1f} to {100 * e.high:.1f}" for e in map(one.at, radii)]
@@ -130,11 +136,11 @@ def _show_table(run: Run, series: list[Series], radii: tuple[float, ...]) -> Non
         rows.append([domain, one.title, f"{one.alpha:g}", *cells, mean, abstained])
     show_table(header, rows)
     for name, facts in run.samples.items():
-        say(f"{name}: {facts['n']:,} images ({describe_samples(facts, series[0].model)})")
+        say(f"{name}: {facts['n']:,} samples ({describe_samples(facts, series[0].model)})")
     # further alphas are read from the same votes
     counted = {(one.domain, one.title): one.fact("passes") for one in run.evidence.where(probe="certify")}
     say(
-        f"{sum(counted.values()):,} forward passes. Certified accuracy is of all images; r is {series[0].norm}, "
+        f"{sum(counted.values()):,} forward passes. Certified accuracy is of all samples; r is {series[0].norm}, "
         f"{series[0].units}."
     )
     say(f"\nguarantee  {series[0].guarantee}")
@@ -145,6 +151,6 @@ def _show_table(run: Run, series: list[Series], radii: tuple[float, ...]) -> Non
         say(f"           Likewise for {', '.join(others)}.")
     random = any(one.alpha > 0 for one in series)
     say(f"\n{TOGETHER}" if random else "")
-    kind = "intervals of a bootstrap over groups" if series[0].grouped else "Clopper-Pearson intervals over images"
+    kind = "intervals of a bootstrap over groups" if series[0].grouped else "Clopper-Pearson intervals over samples"
     given = ", for this noise; the upper limit does not bound what more votes would certify" if random else ""
     say(f"Small figures are 95 % {kind}{given}.")

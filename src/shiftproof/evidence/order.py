@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from shiftproof.evidence import Evidence, Measurement
 from shiftproof.evidence.titles import certificate_titles
-from shiftproof.types import Finding
+from shiftproof.types import Finding, FloatArray
 
 __all__ = ["order_findings", "order_summary"]
 
@@ -18,6 +18,8 @@ _SLACK = 1e-6
 """An attack of float32 may end this much outside its ball, relative to it."""
 _EDGE = 6.5
 """Over the root of the votes, in scales of the noise: this far inside a radius, a majority is five deviations ahead."""
+_LEAD = 5.0
+"""The same for words that are deleted, where the lead of a majority is known: over the root of the votes."""
 
 
 def order_findings(evidence: Evidence) -> Iterator[Finding]:
@@ -84,11 +86,8 @@ def _compared(held: Measurement, other: Measurement, name: str, title: str) -> I
         return
     mine, theirs = pairs[:, 0], pairs[:, 1]
     radius = np.where(held["skipped"], 0.0, held["radius"])[mine]
-    # finitely many votes can miss a majority that is thin: at the very edge of a radius they prove nothing
-    votes = float(other.fact("votes") or 1.0)
-    edge = _EDGE / votes**0.5 * float(held.fact("scale")) if held.classifier == "smoothed" else 0.0
     beyond: NDArray[np.bool_] = radius > eps * (1 + _SLACK)
-    safe: NDArray[np.bool_] = radius > eps * (1 + _SLACK) + edge
+    safe = beyond & _far_inside(held, radius, eps, float(other.fact("votes") or 1.0))
     right_there, right = held["correct"][mine], other["correct"][theirs]
     # the class counts, not whether it is right: a vote that is wrong and certified is as wrong when it is measured
     same = held["prediction"][mine] == other["prediction"][theirs]
@@ -120,6 +119,19 @@ def _compared(held: Measurement, other: Measurement, name: str, title: str) -> I
             f"{right.mean():.1%} right {what} ({other.classifier} classifier): no order is claimed"
         )
         yield Finding("pass", "sandwich-other-classifier", message)
+
+
+def _far_inside(held: Measurement, radius: FloatArray, eps: float, votes: float) -> NDArray[np.bool_]:
+    """Where so many votes show the certified class: they can miss a majority that is thin, as at the edge of a radius.
+
+    With words deleted with probability q, k certified edits leave a lead of more than 2 (q^eps - q^k) after eps edits.
+    """
+    if held.classifier != "smoothed":
+        return np.ones(len(radius), bool)
+    if held.fact("norm") == "edits":
+        q = float((held.fact("noise_options") or {}).get("q", 1.0))
+        return np.asarray(2 * (q**eps - q ** np.floor(radius)) > _LEAD / votes**0.5)
+    return np.asarray(radius > eps * (1 + _SLACK) + _EDGE / votes**0.5 * float(held.fact("scale")))
 
 
 def _same_classifier(held: Measurement, other: Measurement) -> bool:

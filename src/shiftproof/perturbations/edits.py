@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from pydantic import PlainValidator
 
 from shiftproof.errors import UsageError
-from shiftproof.perturbations.threat import Ball, parse_eps
+from shiftproof.perturbations.threat import Ball, parse_eps, size_text
 
 __all__ = ["Edits", "EditsOption", "as_edits", "edit_distance"]
 
@@ -48,7 +48,7 @@ class Edits(Ball):
         return f"edits:{self.eps:g}"
 
     def __str__(self) -> str:
-        return f"{self.eps:g} {'edit' if self.eps == 1 else 'edits'}"
+        return size_text(self.eps, self.norm)
 
     def at(self, eps: float) -> Edits:
         """The same with another number."""

@@ -30,6 +30,7 @@ __all__ = [
     "random_start",
     "random_surface",
     "size",
+    "size_text",
     "steepest",
 ]
 
@@ -172,6 +173,17 @@ def eps_text(eps: float, norm: str = "linf") -> str:
     short, levels = float(f"{eps:.4g}") == eps, 255 * eps
     whole = norm == "linf" and 0 < levels < 255 and abs(levels - round(levels)) < 1e-9
     return f"{round(levels)}/255" if whole and not short else f"{eps:g}"
+
+
+def size_text(eps: float, norm: str) -> str:
+    """A size with its norm, or as a number of edits.
+
+    >>> size_text(8 / 255, "linf"), size_text(1, "edits"), size_text(3, "edits")
+    ('linf 8/255', '1 edit', '3 edits')
+    """
+    if norm == "edits":
+        return f"{eps:g} {'edit' if eps == 1 else 'edits'}"
+    return f"{norm} {eps_text(eps, norm)}"
 
 
 def size(delta: Tensor, norm: Norm) -> Tensor:

@@ -133,7 +133,9 @@ class Certify(Probe):
         ]
 
     def check(self, model: nn.Module, domain: Domain, calibration: Domains | None) -> None:
-        """Refuse a model to which the certifier does not apply."""
+        """Refuse samples that the certifier is not about, and a model to which it does not apply."""
+        for certifier in self.certifiers:
+            certifier.check_kind(domain)
         job = replace(self.job(model, domain), calibration=calibration)
         for certifier in self.settings.values():
             certifier.applies(job)

@@ -1,10 +1,10 @@
-"""Predictions on corrupted samples: noise, blur, weather, what cameras and codecs do."""
+"""Predictions on corrupted samples: noise, blur, weather, what cameras and codecs do; typos, what scanners do."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -18,7 +18,9 @@ from shiftproof.perturbations.corruptions import (
     CORRUPTIONS,
     EXTRA,
     STANDARD,
+    TEXT,
     Constants,
+    check_kind,
     constants_for,
     corrupt,
     group_of,
@@ -31,12 +33,16 @@ from shiftproof.types import Cost
 __all__ = ["Corrupt", "as_corruptions", "as_severities"]
 
 SEVERITIES = (1, 2, 3, 4, 5)
+_ALL = (*STANDARD, *EXTRA)
 _TOGETHER = 64
 
 
 def as_corruptions(value: Any) -> tuple[str, ...]:
-    """Names of corruptions: "standard" (15), "all" (19), a group such as "blur", one, or several with commas."""
-    groups = {"standard": STANDARD, "all": (*STANDARD, *EXTRA)}
+    """Names of corruptions: "standard" (15), "all" (19), a group such as "blur", one, or several with commas.
+
+    What "standard" and "all" name are corruptions of images; `Corrupt.on` puts those of text in their place.
+    """
+    groups = {"standard": STANDARD, "all": _ALL, "text": TEXT}
     found: list[str] = []
     if not isinstance(value, str | list | tuple):
         raise UsageError(f"corruptions are {value!r}; they should be names, such as [fog, snow] or standard")
@@ -67,8 +73,9 @@ def as_severities(value: Any) -> tuple[int, ...]:
 class Corrupt(Probe):
     """Predictions on corrupted samples: `{name: corrupt, corruptions: standard, severities: [1, 3, 5]}`.
 
-    `corruptions`: standard (15), all (19), a group (noise, blur, weather, digital, extra), or names. `constants`:
-    "cifar" or "imagenet", how strong a severity is; "auto" takes the first for images of up to 48 pixels.
+    `corruptions`: standard (15; of text all 6), all (19), a group (noise, blur, weather, digital, extra; text), or
+    names. `constants`: "cifar" or "imagenet", how strong a severity is; "auto" takes the first for images of up to 48
+    pixels.
     """
 
     corruptions: Annotated[tuple[str, ...], PlainValidator(as_corruptions)] = STANDARD
@@ -82,17 +89,21 @@ class Corrupt(Probe):
         """Every corruption at every severity."""
         return [(name, severity) for name in self.corruptions for severity in self.severities]
 
+    def on(self, kind: str) -> Self:
+        """On text, "standard" and "all" are the corruptions of text."""
+        return replace(self, corruptions=TEXT) if kind == "text" and self.corruptions in (STANDARD, _ALL) else self
+
     def collect(self, task: ProbeTask) -> list[Result]:
         """Predictions under each; a sample's corruption depends on the seed and its id alone."""
         columns = measure_blocks(partial(self.measure, seed=task.seed), task, with_ids=True, most=_TOGETHER)
-        constants = constants_for(task.domain.shape, self.constants)
+        constants = constants_for(task.domain.shape, self.constants) if task.domain.kind == "image" else ""
         facts = [
             {
                 "corruption": name,
                 "corruption_group": group_of(name),
                 "severity": severity,
                 "constants": constants,
-                "setting": f"{name} {severity}, {constants} constants",
+                "setting": f"{name} {severity}, {constants} constants" if constants else f"{name} {severity}",
                 "title": f"{name} {severity}",
             }
             for name, severity in self.settings
@@ -100,13 +111,17 @@ class Corrupt(Probe):
         return under_each(facts, columns)
 
     def check(self, model: nn.Module, domain: Domain, calibration: object) -> None:
-        """Refuse what is no image."""
+        """Refuse images that can't be corrupted, and corruptions of another kind than the samples."""
+        asked = self.on(domain.kind)
+        for name in asked.corruptions:
+            check_kind(name, domain.kind)
         inputs, _ = domain.take([0])
-        corrupt(inputs, *self.settings[0], constants=self.constants)
+        corrupt(inputs, *asked.settings[0], constants=self.constants)
 
     def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
         """By a trial on a few samples."""
-        return trial_cost(self.measure, model, domain, workers, self.passes(model), _TOGETHER)
+        asked = self.on(domain.kind)
+        return trial_cost(asked.measure, model, domain, workers, asked.passes(model), _TOGETHER)
 
     def passes(self, model: nn.Module) -> int:
         """Forward passes of one sample."""
@@ -116,10 +131,10 @@ class Corrupt(Probe):
         self, model: nn.Module, inputs: Tensor, labels: Tensor, ids: NDArray[np.object_], seed: int = 0
     ) -> Columns:
         """Of a block of samples, one column a corruption and severity."""
-        names, images = [str(one) for one in ids], inputs.cpu()
+        names, samples = [str(one) for one in ids], inputs.cpu()
         predictions = []
         with torch.no_grad():
             for name, severity in self.settings:
-                changed = corrupt(images, name, severity, seed=seed, ids=names, constants=self.constants)
+                changed = corrupt(samples, name, severity, seed=seed, ids=names, constants=self.constants)
                 predictions.append(answers_of(model(changed.to(inputs.device))))
         return {"prediction": np.stack(predictions, 1)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from torch import nn
@@ -74,6 +74,10 @@ class Probe(Method, ABC):
         """What weakens what it measures, as far as its options tell."""
         yield from ()
 
+    def on(self, kind: str) -> Self:
+        """The probe for data of a kind, image | text, where what its options mean depends on that."""
+        return self
+
     def check(self, model: nn.Module, domain: Domain, calibration: Domains | None) -> None:
         """Refuse, before anything is trained, a model or data that can't be measured."""
 
@@ -102,6 +106,7 @@ def run_probe(
     `facts` are what is known of the samples: how they were `sampled`, whether they were `seen_in_training`;
     `train_seed` is told where a study trains a model with several seeds.
     """
+    probe = probe.on(domain.kind)
     setting, known = repr(probe), dict(facts or {})
     path = store.path(model_name, domain.name, probe.name, setting, train_seed)
     identity = identity_of({"probe": setting, **known}, model, domain, seed=seed, calibration=calibration)

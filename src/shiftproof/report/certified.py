@@ -12,6 +12,8 @@ import numpy as np
 from shiftproof.evidence import Evidence, Measurement, seen_note
 from shiftproof.evidence.certified import NOTHING, curve, mean_credit
 from shiftproof.evidence.titles import certificate_titles
+from shiftproof.perturbations.noise import as_noise
+from shiftproof.perturbations.threat import size_text
 from shiftproof.report.estimates import Repeats, Values, estimate, repeats_in
 from shiftproof.types import Estimate, FloatArray
 
@@ -19,6 +21,7 @@ __all__ = ["Series", "by_chart", "by_setting", "figures", "nice_radii", "series_
 
 _STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 _COLUMNS = 5
+_EDITS = (0, 1, 2, 4, 8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,9 +113,21 @@ class Series:
         return len(self.repeats.first)
 
     @property
+    def counts_edits(self) -> bool:
+        """Whether radii are numbers of edits: whole ones, and a little more so that the number itself is below it."""
+        return self.norm == "edits"
+
+    @cached_property
+    def cap(self) -> float:
+        """What no radius exceeds under its noise, however many votes there are; infinite where nothing is known."""
+        noise = self.repeats.fact("noise_options")
+        return np.inf if noise is None else as_noise(noise).cap
+
+    @property
     def heading(self) -> str:
-        """The certificate, the norm of its radius, and alpha."""
-        return f"{self.title}, radius in {self.norm} ({self.units}), alpha {self.alpha:g}"
+        """The certificate, the norm of its radius and its cap if it has one, and alpha."""
+        most = f", {size_text(self.cap, self.norm)} at most whatever the votes" if np.isfinite(self.cap) else ""
+        return f"{self.title}, radius in {self.norm} ({self.units}){most}, alpha {self.alpha:g}"
 
     @cached_property
     def earned(self) -> FloatArray:
@@ -147,7 +162,13 @@ class Series:
 
     def mean_radius(self, over: str = "all") -> float:
         """The average certified radius, over all samples or over those that are certified and right."""
-        return mean_credit(self.earned, over)
+        return mean_credit(np.floor(self.earned) if self.counts_edits else self.earned, over)
+
+    def radius_words(self, radius: float) -> str:
+        """A radius as the head of a column."""
+        if radius == 0:
+            return "certified at all"
+        return size_text(radius, self.norm) if self.counts_edits else f"radius {radius:.4g}"
 
 
 def _earned(one: Measurement) -> FloatArray:
@@ -190,7 +211,10 @@ def by_chart(series: Sequence[Series], target: str | None) -> list[list[Series]]
 
 
 def nice_radii(series: Sequence[Series]) -> tuple[float, ...]:
-    """A handful of round radii from 0 to where hardly anything is certified any more."""
+    """A handful of round radii from 0 to where hardly anything is certified any more; of edits up to their cap."""
+    if series and all(one.counts_edits for one in series):
+        most = max(one.cap for one in series)
+        return tuple(sorted({float(k) for k in (*_EDITS, most) if k <= min(most, _EDITS[-1])}))
     farthest = max((float(np.quantile(one.earned, 0.98)) for one in series), default=0.0)
     step = next((step for step in _STEPS if farthest / step < _COLUMNS), _STEPS[-1])
     radii = {round(step * i, 4) for i in range(max(2, min(_COLUMNS, int(farthest / step) + 1)))}

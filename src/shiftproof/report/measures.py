@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from shiftproof.evidence import Evidence, worst_seen
-from shiftproof.perturbations.threat import eps_text
+from shiftproof.perturbations.threat import size_text
 from shiftproof.report.certified import by_setting, series_of_evidence
 from shiftproof.report.estimates import TRAIN_SEED, Values, estimate, gap, repeats_in
 from shiftproof.statistics import Sample
@@ -123,7 +123,7 @@ def _certified(rows: Evidence, model: str, attacked: Sequence[Measure]) -> Itera
         matching = [one.size for one in attacked if one.size and (one.norm, one.units) == (first.norm, first.units)]
         # at the sizes of attacks in the same norm, so that the two stand side by side
         for radius in dict.fromkeys([0.0, *(matching or [first.scale])]):
-            within = f"within {first.norm} {eps_text(radius, first.norm)}" if radius else "at all"
+            within = f"within {size_text(radius, first.norm)}" if radius else "at all"
             yield Measure(
                 model,
                 "certified",

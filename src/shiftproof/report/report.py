@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from shiftproof.evidence.checks import constant_findings, counterfactual_finding
 from shiftproof.evidence.order import order_summary
 from shiftproof.report.accuracy import AccuracyTable, ProbeTable, accuracy_table, probe_tables
 from shiftproof.report.certified import Series, nice_radii, series_of_evidence
+from shiftproof.report.examples import Examples, read_examples
 from shiftproof.report.measures import shared_rows
 from shiftproof.report.requirements import Outcome
 from shiftproof.report.section import SECTIONS, Section
@@ -35,6 +36,7 @@ class Report:
     Args:
         models: What each model is, in a few words.
         sheets: Files with pictures of samples, by domain.
+        texts: Files with samples that are texts, by domain.
         facts: How the run was made.
         labels: How many samples of each class every domain has.
         notes: Findings on data and models, from before anything was measured.
@@ -59,6 +61,7 @@ class Report:
     outcomes: Sequence[Outcome] = ()
     trained_here: bool = True
     radii: tuple[float, ...] = ()
+    texts: Mapping[str, Path] = field(default_factory=dict)
 
     @cached_property
     def sections(self) -> dict[str, Section]:
@@ -76,6 +79,11 @@ class Report:
     def accuracy(self) -> AccuracyTable:
         """Clean accuracy per model and domain."""
         return accuracy_table(self.evidence, self.sources, self.target, self.seed)
+
+    @cached_property
+    def examples(self) -> dict[str, Examples]:
+        """Texts of every domain, where samples are texts."""
+        return {name: read_examples(path) for name, path in self.texts.items()}
 
     @cached_property
     def probe_tables(self) -> list[ProbeTable]:

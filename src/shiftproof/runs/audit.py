@@ -21,6 +21,7 @@ from shiftproof.execution import Mode, as_list, as_path, check_count, check_runn
 from shiftproof.models.outputs import check_copyable
 from shiftproof.perturbations.balls import as_ball
 from shiftproof.perturbations.noise.gaussian import Gaussian
+from shiftproof.perturbations.noise.word_deletion import WordDeletion
 from shiftproof.perturbations.threat import Ball
 from shiftproof.probes.corrupt import as_corruptions, as_severities
 from shiftproof.report.requirements import Requirement
@@ -47,9 +48,8 @@ __all__ = [
 
 LIMIT = 500
 """Samples of a domain that are measured, unless told."""
-THREATS = ("l2:0.5",)
-SIGMA = 0.25
-"""Of the noise that smooths, for a model whose record names none."""
+THREATS = {"image": ("l2:0.5",), "text": ("edits:3",)}
+"""Attacks by the kind of samples, unless told."""
 _TIGHT = 1.01
 """A constant up to which margins in a representation say something."""
 
@@ -59,7 +59,7 @@ def audit(
     sources: Domains | Domain,
     target: Domain | None = None,
     *,
-    threats: str | Sequence[str | Ball] = THREATS,
+    threats: str | Sequence[str | Ball] | None = None,
     certifiers: Sequence[Certifier] | None = None,
     corruptions: str | Sequence[str] = "standard",
     severities: Sequence[int] | None = None,
@@ -84,8 +84,10 @@ def audit(
     stopped.
 
     Args:
-        threats: Attacks, each a norm and a size ("l2:0.5") or a deformation ("rotation:0.2").
-        certifiers: Without any, the majority vote under Gaussian noise is certified, and margins where they apply.
+        threats: Attacks, each a norm and a size ("l2:0.5"), a deformation ("rotation:0.2") or word edits ("edits:3");
+            without any, "l2:0.5", or of text "edits:3".
+        certifiers: Without any, the majority vote is certified, under Gaussian noise or of text under word deletion,
+            and margins where they apply.
         corruptions: "standard", "all", "none", a group, or names.
         also: Further probes, such as "search" and "input-robustness".
         limit: Samples of a domain, at most, at random by `sample_seed`.
@@ -116,7 +118,8 @@ def audit(
         prepared = prepare_audit(study, progress)
         chosen = usual_certifiers(prepared) if certifiers is None else list(certifiers)
         asked = [(one, frozenset({"n", "stop"}) if certifiers is not None else frozenset[str]()) for one in chosen]
-        questions = questions_of(threats, asked, corruptions, severities, also)
+        usual = THREATS[known.kind]
+        questions = questions_of(usual if threats is None else threats, asked, corruptions, severities, also)
         running: dict[str, Any] = {"workers": workers, "progress": progress, "require": requirements}
         planned = plan_audit(prepared, questions, out, strict=strict, **running)
         return run_study(planned, **running)
@@ -170,10 +173,14 @@ def prepare_audit(study: Study, progress: Mode = "off") -> Prepared:
 
 
 def usual_certifiers(prepared: Prepared) -> list[Certifier]:
-    """The vote under the Gaussian noise that the model knows, and margins where the encoder has a small constant."""
+    """The vote under the noise that the model knows from its training, and margins where the encoder has a small
+    constant. The noise is Gaussian, and of text word deletion.
+    """
     ((name, model),) = prepared.models.items()
-    sigma = (prepared.cards[name].get("objective") or {}).get("sigma") or SIGMA
-    vote: list[Certifier] = [RandomizedSmoothing(Gaussian(sigma))]
+    trained = prepared.cards[name].get("objective") or {}
+    if prepared.data.sources.kind == "text":
+        return [RandomizedSmoothing(WordDeletion(trained.get("q") or WordDeletion.usual))]
+    vote: list[Certifier] = [RandomizedSmoothing(Gaussian(trained.get("sigma") or Gaussian.usual))]
     try:
         parts = linear_parts(model, prepared.data.sources.shape, "l2", needs_split=True)
     except ShiftproofError:

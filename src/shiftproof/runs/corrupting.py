@@ -16,7 +16,7 @@ from shiftproof.domains import Domain, Domains
 from shiftproof.errors import DataError, UsageError
 from shiftproof.evidence import slug
 from shiftproof.execution import Mode, progress_bar, read_json, write_atomically, write_json
-from shiftproof.perturbations.corruptions import Constants, constants_for, corrupt
+from shiftproof.perturbations.corruptions import Constants, check_kind, constants_for, corrupt
 
 __all__ = ["Corrupting"]
 
@@ -41,11 +41,12 @@ class Corrupting:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """All that can change a pixel."""
+        """All that can change a pixel or a letter."""
+        images = self.domains.kind == "image"
         return {
             "data": {domain.name: domain.fingerprint for domain in self.domains},
             "settings": [list(one) for one in self.settings],
-            "constants": constants_for(self.domains.shape, self.constants),
+            "constants": constants_for(self.domains.shape, self.constants) if images else "",
             "seed": self.seed,
         }
 
@@ -73,7 +74,9 @@ class Corrupting:
         return roots
 
     def _check(self) -> None:
-        """Refuse images that can't be corrupted, before anything is written."""
+        """Refuse samples that can't be corrupted, before anything is written."""
+        for name in self.corruptions:
+            check_kind(name, self.domains.kind)
         for domain in self.domains:
             if len(domain):
                 kind, severity = self.settings[0]
@@ -84,7 +87,7 @@ class Corrupting:
         path = folder / RECORD
         if path.is_file():
             if read_json(path, DataError) != self.asked:
-                raise UsageError(f"{folder} holds other corrupted images; choose another --out")
+                raise UsageError(f"{folder} holds other corrupted {self.domains.kind}s; choose another --out")
         elif folder.is_dir() and any(folder.iterdir()):
             raise UsageError(f"{folder} is not empty; choose another --out")
         else:

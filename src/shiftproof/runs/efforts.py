@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
 
+from shiftproof.attacks import ATTACKS, usual_attack
+from shiftproof.attacks import Attack as AttackMethod
 from shiftproof.attacks.ensemble import Ensemble
 from shiftproof.attacks.pgd import PGD
-from shiftproof.attacks.spatial import Spatial
 from shiftproof.catalogue import options_of
 from shiftproof.certification import Certifier
 from shiftproof.certification.sampling.stopping import Radii
 from shiftproof.errors import ModelError, UsageError
-from shiftproof.perturbations.deformation import Deformation
+from shiftproof.perturbations.corruptions import check_kind
+from shiftproof.perturbations.edits import Edits
 from shiftproof.perturbations.noise import Noise
 from shiftproof.perturbations.threat import Ball, Threat
 from shiftproof.probes import PROBES, Probe
@@ -33,7 +35,8 @@ __all__ = ["DEFAULT", "EFFORTS", "Effort", "Questions", "applicable"]
 class Effort:
     """How hard every question is asked: votes of a certificate, severities, steps and queries of attacks.
 
-    `copies` are noisy copies on which a smoothed classifier is attacked, `votes` those that judge.
+    `copies` are noisy copies on which a smoothed classifier is attacked, `votes` those that judge. `edits` are the
+    positions, the tried ones and the words of an attack that edits words; on a smoothed classifier half of each.
     """
 
     n: int
@@ -44,14 +47,15 @@ class Effort:
     smoothed_steps: int
     copies: int
     votes: int
+    edits: tuple[int, int, int]
 
 
 EFFORTS = (
-    Effort(100_000, (1, 2, 3, 4, 5), 100, 9, 5_000, 40, 32, 2_000),
-    Effort(10_000, (1, 2, 3, 4, 5), 100, 9, 1_000, 20, 16, 1_000),
-    Effort(5_000, (1, 3, 5), 50, 5, 500, 20, 8, 1_000),
-    Effort(2_000, (1, 3, 5), 30, 3, 300, 10, 8, 500),
-    Effort(1_000, (3,), 20, 1, 100, 10, 4, 300),
+    Effort(100_000, (1, 2, 3, 4, 5), 100, 9, 5_000, 40, 32, 2_000, (128, 8, 16)),
+    Effort(10_000, (1, 2, 3, 4, 5), 100, 9, 1_000, 20, 16, 1_000, (64, 4, 8)),
+    Effort(5_000, (1, 3, 5), 50, 5, 500, 20, 8, 1_000, (48, 4, 6)),
+    Effort(2_000, (1, 3, 5), 30, 3, 300, 10, 8, 500, (32, 3, 6)),
+    Effort(1_000, (3,), 20, 1, 100, 10, 4, 300, (16, 2, 4)),
 )
 """From the greatest to the least."""
 DEFAULT = EFFORTS[1]
@@ -123,8 +127,11 @@ def applicable(
     (model,) = models.values()
     findings: list[Finding] = []
     if questions.corruptions:
+        asked = Corrupt(questions.corruptions).on(data.sources.kind)
+        for name in asked.corruptions:
+            check_kind(name, data.sources.kind)
         try:
-            Corrupt().check(model, data.measured[-1], data.training)
+            asked.check(model, data.measured[-1], data.training)
         except UsageError as error:
             findings.append(Finding("warn", "not-corrupted", str(error)))
             questions = replace(questions, corruptions=())
@@ -140,17 +147,26 @@ def applicable(
     return replace(questions, certifiers=tuple(able)), findings
 
 
-def _attack(threat: Ball, effort: Effort) -> Ensemble | Spatial:
-    if isinstance(threat, Deformation):
-        return Spatial(threat)
-    return Ensemble(threat, steps=effort.steps, targets=effort.targets, queries=effort.queries)  # type: ignore[arg-type]
+def _attack(threat: Ball, effort: Effort) -> AttackMethod:
+    """The attack that a threat is asked with: an ensemble for pixels, else the usual one."""
+    if isinstance(threat, Threat):
+        return Ensemble(threat, steps=effort.steps, targets=effort.targets, queries=effort.queries)
+    return _usual_attack(threat, effort.edits)
 
 
 def _on_smoothed(threat: Ball, noise: Noise, effort: Effort) -> Attack:
     """The same ball around the samples of a majority vote under noise."""
-    spatial = isinstance(threat, Deformation)
-    attack = Spatial(threat) if spatial else PGD(threat, steps=effort.smoothed_steps, loss="margin")  # type: ignore[arg-type]
+    attack: AttackMethod
+    if isinstance(threat, Threat):
+        attack = PGD(threat, steps=effort.smoothed_steps, loss="margin")
+    else:
+        attack = _usual_attack(threat, tuple(most // 2 for most in effort.edits))
     return Attack(attack, smoothed=noise, samples=effort.copies, votes=effort.votes)
+
+
+def _usual_attack(threat: Ball, edits: Sequence[int]) -> AttackMethod:
+    scaled = dict(zip(("positions", "tried", "words"), edits, strict=True)) if isinstance(threat, Edits) else {}
+    return ATTACKS.create(usual_attack(threat), {"threat": threat, **scaled})
 
 
 def _same_ball(noise: Noise, threat: Ball) -> bool:

@@ -22,13 +22,14 @@ from shiftproof.report.gallery import contact_sheet
 from shiftproof.report.requirements import Requirement
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.examine import examine_models
+from shiftproof.runs.examples import write_text_examples
 from shiftproof.runs.inspect import probe_findings
 from shiftproof.runs.models import check_cards, hash_cards, kept_copy, model_file, train_to_file, training_findings
 from shiftproof.runs.plan import Planned, plan_run
 from shiftproof.runs.prepare import Prepared
 from shiftproof.runs.pretraining import first_alike
 from shiftproof.runs.record import continue_record, new_record, write_record
-from shiftproof.runs.run import Run, sheet_path
+from shiftproof.runs.run import Run, sheet_path, texts_path
 from shiftproof.runs.seen import seen_in_training, seen_target
 from shiftproof.runs.spec import Member, Study
 from shiftproof.training.machine import find_device
@@ -131,16 +132,28 @@ def _fill_folder(planned: Planned, record: dict[str, Any], workers: int, device:
     for domain in data.measured:
         if len(domain.shape) == 3:
             write_atomically(sheet_path(folder, domain.name), contact_sheet(domain))
-    evidence = [
+    evidence = Evidence.concat(
         _measure(planned, record, member, model, probe, workers, progress)
         for member, (model, _) in models.items()
         for probe in study.probes
-    ]
+    )
+    if data.sources.kind == "text":
+        _write_texts(planned, models, evidence)
     if "finished" not in record:
         # from now on, what is missing was removed
         record["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
         write_record(folder, record)
-    return Run(folder, study, record, Evidence.concat(evidence))
+    return Run(folder, study, record, evidence)
+
+
+def _write_texts(planned: Planned, models: Models, evidence: Evidence) -> None:
+    """Texts for the report; of a model that was trained with several seeds, those that the first overturns."""
+    study, first = planned.study, dict[str, tuple[nn.Module, int]]()
+    for member, (model, _) in models.items():
+        first.setdefault(member.name, (model, study.seed if member.seed is None else member.seed))
+    shown = Evidence([one for one in evidence if one.fact("train_seed") in (None, *(study.seeds or ())[:1])])
+    for domain in planned.prepared.data.measured:
+        write_text_examples(texts_path(planned.folder, domain.name), domain, first, study.probes, shown)
 
 
 def _measure(

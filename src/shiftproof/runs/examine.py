@@ -42,10 +42,12 @@ def examine_models(
 ) -> list[Finding]:
     """Whether gradients of the models tell how they can be attacked, if a study attacks any of them."""
     attacks = _attacks(probes)
+    # of a text there are no pixels: the model itself is looked at
+    threats: Sequence[Threat | None] = [None] if data.sources.kind == "text" else _threats(attacks)
     found: list[Finding] = []
     for name, model in models.items() if attacks else ():
         with progress_bar(f"examining {name}", 1, progress) as bar:
-            each = _examine(model, data, _threats(attacks), attacks)
+            each = _examine(model, data, threats, attacks)
             found += [replace(one, message=f"{name}: {one.message}") if len(models) > 1 else one for one in each]
             bar.advance()
     return found
@@ -86,7 +88,7 @@ def _threats(attacks: Sequence[Attack]) -> list[Threat]:
 
 
 def _examine(
-    model: nn.Module, data: StudyData, threats: Sequence[Threat], attacks: Sequence[Attack]
+    model: nn.Module, data: StudyData, threats: Sequence[Threat | None], attacks: Sequence[Attack]
 ) -> Iterator[Finding]:
     """On a few samples of all domains, for each threat to pixels; each finding once."""
     each = max(1, EXAMINED // len(data.measured))
@@ -95,7 +97,7 @@ def _examine(
     ids = [f"{one.name}/{sample}" for one in few for sample in one.ids]
     told = set()
     for threat in threats:
-        attack = next((one for one in attacks if one.threat == threat), None)
+        attack = next((one for one in attacks if threat in (None, one.threat)), None)
         findings = validity_findings(
             model, inputs, labels, ids, threat, seed=0, classes=len(data.sources.classes), attack=attack
         )

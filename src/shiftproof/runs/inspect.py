@@ -12,7 +12,7 @@ from shiftproof.domains import Domains, validate
 from shiftproof.domains.validate import class_findings
 from shiftproof.errors import DataError
 from shiftproof.execution import Mode
-from shiftproof.perturbations.threat import Ball
+from shiftproof.perturbations.threat import Ball, size_text
 from shiftproof.probes import Probe
 from shiftproof.probes.attack import Attack
 from shiftproof.probes.certify import Certify
@@ -78,5 +78,5 @@ def probe_findings(probes: Sequence[Probe], classes: int) -> Iterator[Finding]:
             if (threat.norm, threat.units) == (noise.norm, noise.units) and threat.eps > cap:
                 how = f"{certifier.votes:,} votes at alpha {certifier.alpha:g}"
                 message = f"{certifier.title} with {how} certifies no radius above {cap:.3g}"
-                hint = f"so that nothing can be guaranteed within {threat.norm} {threat.eps:g}"
+                hint = f"so that nothing can be guaranteed within {size_text(threat.eps, threat.norm)}"
                 yield Finding("warn", "out-of-reach", f"{message}, {hint}: more votes, or more noise")

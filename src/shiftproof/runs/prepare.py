@@ -84,12 +84,14 @@ class Prepared:
 
     def with_probes(self, probes: Sequence[Probe], efforts: Sequence[Sequence[Probe]] = ()) -> Prepared:
         """The same models and data, measured by other probes."""
-        study, data = self._study_of(probes), self.data_for(probes)
+        study, data, kind = self._study_of(probes), self.data_for(probes), self.data.sources.kind
         _check_probes(study, data, self.models)
-        return replace(self, study=study, data=data, efforts=tuple(map(tuple, efforts)))
+        harder = tuple(tuple(probe.on(kind) for probe in some) for some in efforts)
+        return replace(self, study=study, data=data, efforts=harder)
 
     def _study_of(self, probes: Sequence[Probe]) -> Study:
-        return _with_calibration(self.study.changed(probes=tuple(probes)), list(self.cards.values()))
+        known = tuple(probe.on(self.data.sources.kind) for probe in probes)
+        return _with_calibration(self.study.changed(probes=known), list(self.cards.values()))
 
 
 def prepare_study(study: Study, progress: Mode = "off") -> Prepared:
@@ -98,6 +100,7 @@ def prepare_study(study: Study, progress: Mode = "off") -> Prepared:
     cards = {name: source.card for name, source in as_they_are.items()}
     study = _with_calibration(study, list(cards.values()))
     data = load_study_data(study, cards=list(cards.values()))
+    study = _for_kind(study, data.sources.kind)
     found: list[Finding] = []
     if study.trains:
         for domain in data.domains:
@@ -111,6 +114,12 @@ def prepare_study(study: Study, progress: Mode = "off") -> Prepared:
         found += seen_target(name, card, study.data.source, data.target)
     found += model_findings(models, data)
     return Prepared(study, data, models, cards, tuple(found))
+
+
+def _for_kind(study: Study, kind: str) -> Study:
+    """The study with probes written out whose options mean something else for data of this kind, image | text."""
+    probes = tuple(probe.on(kind) for probe in study.probes)
+    return study if probes == tuple(study.probes) else study.changed(probes=probes)
 
 
 def _with_calibration(study: Study, cards: Sequence[Mapping[str, Any]]) -> Study:

@@ -25,7 +25,7 @@ from shiftproof.runs.spec import Study
 from shiftproof.runs.study_files import validated
 from shiftproof.types import Finding
 
-__all__ = ["Run", "describe", "open_run", "sheet_path"]
+__all__ = ["Run", "describe", "open_run", "sheet_path", "texts_path"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -143,6 +143,7 @@ class Run:
             "on": machine,
         }
         sheets = {name: sheet_path(self.folder, name) for name in names}
+        texts = {name: texts_path(self.folder, name) for name in names}
         return Report(
             title=study.title or study.name,
             about=study.about,
@@ -152,6 +153,7 @@ class Run:
             classes=tuple(record["classes"]),
             evidence=self.evidence,
             sheets={name: path for name, path in sheets.items() if path.is_file()},
+            texts={name: path for name, path in texts.items() if path.is_file()},
             facts=facts,
             labels=record["labels"],
             notes=[*self._absent_notes(), *(Finding(**finding) for finding in record["findings"])],
@@ -190,6 +192,11 @@ def open_run(folder: Path | str, *, unfinished: bool = False) -> Run:
 def sheet_path(folder: Path, domain: str) -> Path:
     """Where a run keeps the picture of a domain's samples."""
     return folder / "figures" / f"samples-{slug(domain)}.png"
+
+
+def texts_path(folder: Path, domain: str) -> Path:
+    """Where a run keeps a few of a domain's texts, and what an attack made of some."""
+    return folder / "figures" / f"samples-{slug(domain)}.json"
 
 
 def describe(method: Method) -> str:

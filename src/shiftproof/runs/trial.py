@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from shiftproof.domains import Domain
+from shiftproof.domains.texts import TextInputs, texts_of
 from shiftproof.execution import single_threaded
 from shiftproof.probes.costs import step_seconds
 from shiftproof.probes.probe import Probe
@@ -53,7 +54,11 @@ def trial_domain(measured: Sequence[Domain]) -> Domain:
     each = max(1, TRIED // len(measured))
     few = [domain.subset(np.unique(np.linspace(0, len(domain) - 1, each, dtype=np.int64))) for domain in measured]
     inputs, labels = (torch.cat(parts).numpy() for parts in zip(*(one.tensors() for one in few), strict=True))
-    return Domain.from_arrays("trial", inputs, labels, list(measured[0].classes))
+    classes = list(measured[0].classes)
+    if measured[0].kind == "text":
+        texts = TextInputs([text for one in few for text in texts_of(one)], measured[0].shape[0])
+        return Domain.from_inputs("trial", texts, labels, classes)
+    return Domain.from_arrays("trial", inputs, labels, classes)
 
 
 def wall_seconds(probe: Probe, each: float, counts: Sequence[int], workers: int, fixed: float = 0.0) -> float:

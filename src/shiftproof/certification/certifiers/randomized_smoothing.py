@@ -18,6 +18,7 @@ from shiftproof.certification.sampling.engine import sample
 from shiftproof.certification.sampling.estimate import estimate_sampling
 from shiftproof.certification.sampling.setting import Setting
 from shiftproof.errors import UsageError
+from shiftproof.perturbations.threat import size_text
 from shiftproof.types import Cost, FloatArray
 
 __all__ = ["RandomizedSmoothing"]
@@ -53,7 +54,8 @@ class RandomizedSmoothing(Setting):
             raise UsageError(f"{self.n} votes can't certify anything at alpha {self.alpha:g}; give a larger n")
         self.noise.size(job.domain.shape)
         grid_of(self.noise)
-        return f"any frozen classifier can be smoothed; with n = {self.n:,} no radius can exceed {most:.4g}"
+        limit = size_text(int(most), self.norm) if self.norm == "edits" else f"{most:.4g}"
+        return f"any frozen classifier can be smoothed; with n = {self.n:,} no radius can exceed {limit}"
 
     def certify(self, job: Job) -> Certificates:
         """Certificates for every sample of the job's domain."""

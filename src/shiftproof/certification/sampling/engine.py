@@ -71,7 +71,7 @@ def sample(
         tallies[number].restore(image, state)
     finished = sum(len(tally.settle(np.arange(len(job.domain)), job.domain.labels)) for tally in tallies)
     compared = Compared()
-    spent, images = 0, f"{len(job.domain) * len(settings):,} images"
+    spent, samples = 0, f"{len(job.domain) * len(settings):,} samples"
     try:
         with progress_bar(job.label, total, job.progress, sum(tally.spent() for tally in tallies)) as bar:
             for _, (key, state, votes) in run_shards(work, range(len(shards)), job.workers, seconds=seconds):
@@ -85,7 +85,7 @@ def sample(
                     tallies[number].restore(image, state)
                     spent += votes
                 pace = spent / max(time.perf_counter() - began, 1e-9)
-                bar.advance(votes, f"{finished:,}/{images}, {pace:,.0f} passes/s")
+                bar.advance(votes, f"{finished:,}/{samples}, {pace:,.0f} passes/s")
         sampling.check_again()
         compared.check(job.precision)
         seconds = time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""The contract of a corruption: what is drawn for an image, and what it then does to it, at five severities."""
+"""The contract of a corruption: what is drawn for a sample, and what it then does to it, at five severities."""
 
 from __future__ import annotations
 
@@ -34,15 +34,17 @@ def constants_for(shape: Sequence[int], constants: Constants = "auto") -> Litera
 
 @dataclass(frozen=True)
 class Corruption(Method, ABC):
-    """Base of all corruptions: a frozen dataclass of how much nature spoils an image.
+    """Base of all corruptions: a frozen dataclass of how much nature spoils an image; of text it is `TextCorruption`.
 
-    The result depends on the image and its own draws only. Hendrycks & Dietterich, "Benchmarking neural network
+    The result depends on the sample and its own draws only. Hendrycks & Dietterich, "Benchmarking neural network
     robustness to common corruptions and perturbations" (2019, arXiv:1903.12261).
     """
 
     severity: Severity
     constants: Constants = "auto"
 
+    kind: ClassVar[str] = "image"
+    """What it changes: image | text."""
     published: ClassVar[Published]
     """For cifar and for imagenet: the figures of the five severities."""
 
@@ -50,8 +52,8 @@ class Corruption(Method, ABC):
         """The published figures of this severity for images of a shape."""
         return self.published[constants_for(shape, self.constants)][self.severity - 1]
 
-    def size(self, shape: tuple[int, int, int]) -> int:
-        """How many random words of 32 bits are drawn for one image of this shape (C x H x W)."""
+    def size(self, shape: tuple[int, ...]) -> int:
+        """How many random words of 32 bits are drawn for one sample of this shape (C x H x W for images)."""
         return 0
 
     @abstractmethod

@@ -26,7 +26,7 @@ class ElasticTransform(Corruption):
         "imagenet": ((0.0625, 0.01, 0), (0.08125, 0.01, 0), (0.10625, 0.01, 0), (0.125, 0.01, 0), (0.15, 0.01, 0)),
     }
 
-    def size(self, shape: tuple[int, int, int]) -> int:
+    def size(self, shape: tuple[int, ...]) -> int:
         """Two moves for each of three points, and two for every pixel."""
         return 6 + 2 * shape[1] * shape[2]
 

@@ -23,7 +23,7 @@ class Fog(Corruption):
         "imagenet": ((1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)),
     }
 
-    def size(self, shape: tuple[int, int, int]) -> int:
+    def size(self, shape: tuple[int, ...]) -> int:
         """One word for every point of the cloud but its first."""
         return _side(shape) ** 2 - 1
 

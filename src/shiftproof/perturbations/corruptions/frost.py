@@ -27,7 +27,7 @@ class Frost(Corruption):
         "imagenet": ((1, 0.4), (0.8, 0.6), (0.7, 0.7), (0.65, 0.7), (0.6, 0.75)),
     }
 
-    def size(self, shape: tuple[int, int, int]) -> int:
+    def size(self, shape: tuple[int, ...]) -> int:
         """Which texture, and where the piece begins."""
         return 3
 

@@ -31,7 +31,7 @@ class GlassBlur(Corruption):
         "imagenet": ((0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)),
     }
 
-    def size(self, shape: tuple[int, int, int]) -> int:
+    def size(self, shape: tuple[int, ...]) -> int:
         """One word for every replacement."""
         _, reach, rounds = self.figures(shape)
         return int(rounds * max(shape[1] - 2 * reach, 0) * max(shape[2] - 2 * reach, 0))

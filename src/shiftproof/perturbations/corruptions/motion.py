@@ -25,7 +25,7 @@ class MotionBlur(Corruption):
         "imagenet": ((10, 3), (15, 5), (15, 8), (15, 12), (20, 15)),
     }
 
-    def size(self, shape: tuple[int, int, int]) -> int:
+    def size(self, shape: tuple[int, ...]) -> int:
         """The angle."""
         return 1
 

@@ -16,7 +16,7 @@ __all__ = ["GaussianNoise", "ImpulseNoise", "ShotNoise", "SpeckleNoise"]
 
 @dataclass(frozen=True)
 class _PixelNoise(Corruption):
-    def size(self, shape: tuple[int, int, int]) -> int:
+    def size(self, shape: tuple[int, ...]) -> int:
         """One word for every number of the image."""
         return math.prod(shape)
 

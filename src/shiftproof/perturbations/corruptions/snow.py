@@ -40,7 +40,7 @@ class Snow(Corruption):
         ),
     }
 
-    def size(self, shape: tuple[int, int, int]) -> int:
+    def size(self, shape: tuple[int, ...]) -> int:
         """The angle of the fall, and one word for every pixel of the noise before it is magnified."""
         return 1 + shape[1] * shape[2]
 

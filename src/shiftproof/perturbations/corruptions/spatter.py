@@ -44,7 +44,7 @@ class Spatter(Corruption):
         ),
     }
 
-    def size(self, shape: tuple[int, int, int]) -> int:
+    def size(self, shape: tuple[int, ...]) -> int:
         """One word for every pixel."""
         return shape[1] * shape[2]
 

@@ -12,9 +12,10 @@ from pydantic import PlainValidator
 from torch import Tensor
 
 from shiftproof.catalogue import Catalogue, Method
+from shiftproof.errors import UsageError
 from shiftproof.types import FloatArray
 
-__all__ = ["NOISES", "Law", "Noise", "NoiseOption", "Scale", "as_noise", "draw", "label"]
+__all__ = ["NOISES", "Law", "Noise", "NoiseOption", "Scale", "as_noise", "check_kind", "draw", "label"]
 
 Law = Literal["normal", "uniform"]
 Scale = Annotated[float, Interval(gt=0, lt=math.inf)]
@@ -30,6 +31,8 @@ class Noise(Method, ABC):
 
     kind: ClassVar[str] = "image"
     """What it changes: image | text."""
+    usual: ClassVar[float] = 0.25
+    """Its first option, where that is not told."""
     law: ClassVar[Law] = "normal"
     """Standard draws are normal with variance 1, or uniform between -1 and 1."""
     additive: ClassVar[bool] = True
@@ -57,6 +60,11 @@ class Noise(Method, ABC):
         `miss` bounds the probability of all other classes together from above, `rival` that of the likeliest of them.
         Small probabilities, so that a vote near 1 loses no digits.
         """
+
+    @property
+    def cap(self) -> float:
+        """What no radius exceeds, however many votes there are."""
+        return math.inf
 
     @property
     def claim(self) -> str:
@@ -111,6 +119,16 @@ def label(noise: Noise) -> str:
     config = noise.to_config()
     options = [key if value is True else str(value) for key, value in config.items() if key != "name" and value]
     return " ".join([config["name"], *options])
+
+
+def check_kind(noise: Noise, kind: str, domain: str) -> None:
+    """Refuse a noise on images for texts, and one on texts for images; `kind` is that of the samples of a domain."""
+    if noise.kind != kind:
+        fitting = "word-deletion:0.8" if kind == "text" else "gaussian:0.25"
+        raise UsageError(
+            f"the noise {label(noise)} changes {noise.kind}s, and {domain!r} holds {kind}s; a noise for these is "
+            f"--noise {fitting}"
+        )
 
 
 NoiseOption = Annotated[Noise, PlainValidator(as_noise)]

@@ -52,6 +52,7 @@ class WordDeletion(Noise):
     q: Annotated[float, Interval(gt=0, lt=1)]
 
     kind: ClassVar[str] = "text"
+    usual: ClassVar[float] = 0.8
     law: ClassVar[Law] = "uniform"
     norm: ClassVar[str] = "edits"
     units: ClassVar[str] = "words inserted, deleted or replaced"
@@ -62,8 +63,8 @@ class WordDeletion(Noise):
     def claim(self) -> str:
         """Against which edits the prediction holds."""
         return (
-            "every insertion, deletion or replacement of words (what white space separates) whose number is below the "
-            "radius"
+            "every insertion, deletion or replacement of words (what white space separates) whose number is at most "
+            "the radius"
         )
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shiftproof.evidence import Evidence
-from shiftproof.perturbations.threat import eps_text
+from shiftproof.perturbations.threat import size_text
 from shiftproof.report.chart import Chart, by_colour, intervals, layer, make_chart, numbers_axis, share_axis
 from shiftproof.report.estimates import Repeats, estimate, repeats_in
 from shiftproof.report.section import SECTIONS, Card, Section
@@ -59,7 +59,7 @@ class Attacks(Section):
         headings = [
             Heading("model, domain"),
             Heading("clean"),
-            *(Heading(f"{norm} {eps_text(size, norm)}") for size in sizes),
+            *(Heading(size_text(size, norm)) for size in sizes),
         ]
         rows = [
             Row(

@@ -76,11 +76,9 @@ class Certified(Section):
 
     def _table(self, series: Sequence[Series]) -> Table:
         radii = self.report.radii_of(series)
-        heads = [
-            Heading("certified at all" if radius == 0 else f"radius {radius:.4g}", ("certified",), f"r >= {radius:.4g}")
-            for radius in radii
-        ]
-        means = [Heading("mean radius", ("all samples",)), Heading("mean radius", ("if right",)), Heading("abstains")]
+        heads = [Heading(series[0].radius_words(radius), ("certified",), f"r >= {radius:.4g}") for radius in radii]
+        what = "mean edits" if series[0].counts_edits else "mean radius"
+        means = [Heading(what, ("all samples",)), Heading(what, ("if right",)), Heading("abstains")]
         rows = []
         for one in series:
             name = self.report.row_name(one.model, one.domain, f"n = {one.images}")
@@ -129,17 +127,20 @@ def certified_chart(name: str, series: Sequence[Series], target: str | None = No
     Without a target there are no sources to tell from it: dashes then tell noises apart. Where all series are of one
     domain under several noises, their envelope is drawn behind them.
     """
-    farthest = max(float(one.earned.max()) for one in series)
-    radii = np.linspace(0, max(farthest, 1e-3) * 1.02, _POINTS)
+    farthest, edits = max(float(one.earned.max()) for one in series), series[0].counts_edits
+    # of edits there are whole numbers only: each figure holds from its own to the next
+    radii = np.arange(max(farthest, 0) // 1 + 2) if edits else np.linspace(0, max(farthest, 1e-3) * 1.02, _POINTS)
+    steps = "step-after" if edits else "step-before"
     names = list(dict.fromkeys(one.label or one.model for one in series))
     values = list(_points(series, radii, target))
     roles = sorted(dict.fromkeys(row["role"] for row in values), key=lambda role: role == "source")
     x = numbers_axis("radius", f"radius ({series[0].norm}, {series[0].units})")
+    x |= {"axis": {"tickMinStep": 1, "format": "d"}} if edits else {}
     y = share_axis("certified", "certified accuracy")
     dashes = {"field": "role", "type": "nominal", "scale": {"domain": roles, "range": _DASHES[: len(roles)]}}
     lines = layer(
         values,
-        {"type": "line", "interpolate": "step-before", "strokeWidth": 2},
+        {"type": "line", "interpolate": steps, "strokeWidth": 2},
         x=x,
         y=y,
         detail={"field": "domain", "type": "nominal"},
@@ -152,7 +153,7 @@ def certified_chart(name: str, series: Sequence[Series], target: str | None = No
         return make_chart(name, [lines], words=words)
     best = envelope([one.curve(radii) for one in series])
     rows = [{"radius": float(r), "certified": float(c)} for r, c in zip(radii, best, strict=True)]
-    shade = layer(rows, {"type": "area", "color": LINE, "interpolate": "step-before"}, x=x, y=y)
+    shade = layer(rows, {"type": "area", "color": LINE, "interpolate": steps}, x=x, y=y)
     title = "gray: the best noise at each radius, which is no classifier's curve"
     return make_chart(name, [shade, lines], title=title, words=words)
 

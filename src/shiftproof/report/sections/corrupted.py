@@ -17,7 +17,7 @@ from shiftproof.report.tables import Cell, Heading, Records, Row, Table
 
 __all__ = ["GROUPS", "Corrupted", "Corruptions", "corrupted_map", "corrupted_of"]
 
-GROUPS = ("noise", "blur", "weather", "digital", "extra")
+GROUPS = ("noise", "blur", "weather", "digital", "extra", "text")
 _BENCHMARKS = {"cifar": "CIFAR-10-C", "imagenet": "ImageNet-C"}
 _COLUMNS = ("model", "domain", "corruption", "group", "severity", "accuracy", "clean", "constants")
 
@@ -26,7 +26,7 @@ _COLUMNS = ("model", "domain", "corruption", "group", "severity", "accuracy", "c
 class Corruptions(Section):
     """Accuracy on corrupted samples: by group of corruptions, the worst one, and a map of all."""
 
-    title = "Corrupted: noise, blur, weather, compression"
+    title = "Corrupted: what nature does to samples"
     order = 800
 
     def applies(self) -> bool:
@@ -36,7 +36,7 @@ class Corruptions(Section):
     def tables(self) -> list[Table]:
         """A row for each model and domain."""
         corrupted = self.report.corrupted
-        groups = [group for group in GROUPS if any(group in one.groups for one in corrupted)]
+        groups = list(dict.fromkeys(group for one in corrupted for group in one.groups))
         heads = [Heading("clean"), Heading("corrupted", ("mean",)), Heading("of clean", ("is left",))]
         headings = [Heading("model, domain"), *heads, *map(Heading, groups), Heading("worst")]
         rows = []
@@ -61,8 +61,11 @@ class Corruptions(Section):
     def words(self) -> list[str]:
         """Where the severities come from."""
         constants = self.report.corrupted[0].constants
-        benchmark = _BENCHMARKS.get(constants, constants)
-        return [f"Measured. Severities are as strong as those of {benchmark}; every sample has its own random draw."]
+        if not constants:
+            strong = "Severities are rates of letters or words, which 'shiftproof ls corruptions' tells"
+        else:
+            strong = f"Severities are as strong as those of {_BENCHMARKS.get(constants, constants)}"
+        return [f"Measured. {strong}; every sample has its own random draw."]
 
     def cards(self) -> list[Card]:
         """The table, then the map."""
@@ -99,13 +102,13 @@ class Corrupted:
 
     @property
     def groups(self) -> dict[str, float]:
-        """The mean of every group that was measured: noise, blur, weather, digital, extra."""
-        found = {}
+        """The mean of every group that was measured: noise, blur, weather, digital, extra; of text, each by itself."""
+        found: dict[str, list[float]] = {}
         for group in GROUPS:
-            values = [value for (name, _), value in self.accuracy.items() if self.members[name] == group]
-            if values:
-                found[group] = float(np.mean(values))
-        return found
+            for (name, _), value in self.accuracy.items():
+                if self.members[name] == group:
+                    found.setdefault(name if group == "text" else group, []).append(value)
+        return {group: float(np.mean(values)) for group, values in found.items()}
 
     @property
     def worst(self) -> tuple[str, float]:
@@ -144,7 +147,8 @@ def corrupted_of(evidence: Evidence) -> list[Corrupted]:
         accuracy = {(one.fact("corruption"), one.fact("severity")): one.values().mean for one in corrupted}
         members = {str(one.fact("corruption")): _group(one) for one in corrupted}
         before = clean[0].values().mean if clean else None
-        found.append(Corrupted(first.model, first.domain, before, accuracy, str(first.fact("constants")), members))
+        constants = str(first.fact("constants") or "")
+        found.append(Corrupted(first.model, first.domain, before, accuracy, constants, members))
     return found
 
 

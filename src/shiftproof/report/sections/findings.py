@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
 
 from shiftproof.evidence import seen_note, worst_seen
+from shiftproof.perturbations.threat import size_text
 from shiftproof.report.accuracy import AccuracyRow, AccuracyTable
 from shiftproof.report.certified import Series
 from shiftproof.report.estimates import gap
@@ -92,18 +93,20 @@ def certificate_findings(
         if target not in by_domain or not here:
             continue
         there = by_domain[target]
-        what = f"right and certified within a radius of {radius:g} ({there.norm}, {there.units})"
+        within = f"{size_text(radius, there.norm)}" if there.counts_edits else f"a radius of {radius:g}"
+        where = there.units if there.counts_edits else f"{there.norm}, {there.units}"
+        what = f"right and certified within {within} ({where})"
         note = seen_note(worst_seen(one.seen for one in [*here, there]))
         trained = f"the domains it was trained on{f' ({note})' if note else ''}"
         measured = (
-            f"{model}, {there.name}: {mean(one.at(radius).value for one in here):.0%} of the images of "
+            f"{model}, {there.name}: {mean(one.at(radius).value for one in here):.0%} of the samples of "
             f"{trained} are {what}, {there.at(radius).value:.0%} of those of {target}"
         )
         if not there.at(radius).value and not any(one.at(radius).value for one in here):
             yield Finding(
                 "warn",
                 "guarantee-none",
-                f"{model}, {there.name}: not one image is right and certified within {radius:g}",
+                f"{model}, {there.name}: not one sample is right and certified within {within}",
             )
             continue
         lost = gap([one.values(radius) for one in here], there.values(radius), seed)

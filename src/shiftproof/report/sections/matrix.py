@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from shiftproof.evidence import Evidence
-from shiftproof.perturbations.threat import eps_text
+from shiftproof.perturbations.threat import eps_text, size_text
 from shiftproof.report.chart import Chart, heat_map
 from shiftproof.report.measures import Measure, measures_of
 from shiftproof.report.section import SECTIONS, Card, Section
@@ -86,7 +86,7 @@ class Matrix:
     def tables(self, name: str) -> list[Table]:
         """One for each role, all in the file of the first."""
         first = next(iter(self.values))
-        headings = [Heading("model"), *(Heading(f"{self.norm} {eps_text(size, self.norm)}") for size in self.sizes)]
+        headings = [Heading("model"), *(Heading(size_text(size, self.norm)) for size in self.sizes)]
         tables = []
         for role, values in self.values.items():
             rows = [

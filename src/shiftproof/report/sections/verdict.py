@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shiftproof.evidence import Evidence, seen_note
-from shiftproof.perturbations.threat import eps_text
+from shiftproof.perturbations.threat import size_text
 from shiftproof.report.estimates import ratio_difference, repeats_in
 from shiftproof.report.measures import Measure, measures_of
 from shiftproof.report.section import SECTIONS, Card, Section
@@ -141,7 +141,7 @@ def _middle(measures: Sequence[Measure]) -> list[Measure]:
 def _size(one: Measure) -> str:
     if one.norm == "angle":
         return f"a rotation of {one.size:.3g} radians ({math.degrees(one.size):.0f} degrees)"
-    return f"{one.norm} {eps_text(one.size, one.norm)}"
+    return size_text(one.size, one.norm)
 
 
 def _percent(one: _Shown, sources: Sequence[str]) -> str:
