@@ -53,7 +53,7 @@ def validity_findings(
     inputs: Tensor,
     labels: Tensor,
     ids: Sequence[str] | NDArray[np.object_],
-    threat: Threat,
+    threat: Threat | None,
     *,
     seed: int = 0,
     classes: int | None = None,
@@ -62,7 +62,8 @@ def validity_findings(
     """Checks on a few dozen samples (N x ...), one finding each: outputs, randomness, state, gradients, the attack.
 
     `classes` is how many the data has, if the outputs should be counted; `attack` is looked at if there is one. The
-    model is left as it was. What is found weak here makes a robust accuracy look better than it is.
+    model is left as it was. What is found weak here makes a robust accuracy look better than it is. Without a threat to
+    pixels, as for texts, neither the range of inputs nor gradients by them are looked at.
     """
     if not 0 < len(inputs) == len(labels) == len(ids):
         raise UsageError(f"{len(inputs)} inputs, {len(labels)} labels and {len(ids)} ids do not match, or are none")
@@ -70,8 +71,13 @@ def validity_findings(
         yield from _reach(attack)
     if classes is not None:
         yield _outputs_counted(model, inputs, classes)
-    ranged = _in_range(inputs)
     random = _random(model, inputs, seed)
+    if threat is None:
+        yield from (random, _stateful(model, inputs, seed, random.level != "pass"))
+        with frozen(model):
+            yield _softmax(logits_of(model, inputs))
+        return
+    ranged = _in_range(inputs)
     yield from (ranged, random, _stateful(model, inputs, seed, random.level != "pass"))
     comparable = {ranged.level, random.level} == {"pass"} and threat.eps > 0
     with frozen(model):

@@ -31,18 +31,20 @@ def examine_models(
 ) -> list[Finding]:
     """Whether gradients of the models tell how they can be attacked, if a study attacks any of them."""
     attacks = [probe.attack for probe in probes if isinstance(probe, AttackProbe) and probe.smoothed is None]
-    threats = list(dict.fromkeys(one.threat for one in attacks if isinstance(one.threat, Threat)))
+    pixels = list(dict.fromkeys(one.threat for one in attacks if isinstance(one.threat, Threat)))
+    # of a text there are no pixels: the model itself is looked at
+    threats: list[Threat] | list[None] = [None] if data.sources.kind == "text" else pixels or [as_threat(USUAL)]
     found: list[Finding] = []
     for name, model in models.items() if attacks else ():
         with progress_bar(f"examining {name}", 1, progress) as bar:
-            each = _examine(model, data, threats or [as_threat(USUAL)], attacks)
+            each = _examine(model, data, threats, attacks)
             found += [replace(one, message=f"{name}: {one.message}") if len(models) > 1 else one for one in each]
             bar.advance()
     return found
 
 
 def _examine(
-    model: nn.Module, data: StudyData, threats: Sequence[Threat], attacks: Sequence[Attack]
+    model: nn.Module, data: StudyData, threats: Sequence[Threat | None], attacks: Sequence[Attack]
 ) -> Iterator[Finding]:
     """On a few samples of all domains, for each threat to pixels; each finding once."""
     each = max(1, EXAMINED // len(data.measured))
