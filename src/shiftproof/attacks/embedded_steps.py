@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from shiftproof.attacks.ascent import Rule, climb_losses, direction, in_double, usual_step
-from shiftproof.attacks.victim import frozen
+from shiftproof.attacks.victim import frozen, max_batch_size
 from shiftproof.models.prepared.prepare import Precision
 from shiftproof.models.text import EmbeddedTexts
 from shiftproof.perturbations.embedding import EmbeddingThreat
 
-__all__ = ["ascend_embedded", "attackable_texts", "step_embedded", "step_lengths"]
+__all__ = ["ascend_embedded", "attackable_texts", "step_embedded", "step_lengths", "text_batches"]
 
 
 def step_lengths(threat: EmbeddingThreat, eps: Tensor, steps: int, step: float | None) -> Tensor:
@@ -79,3 +79,9 @@ def attackable_texts(
     with frozen(model):
         texts = EmbeddedTexts.of(model, rows)
         yield texts, in_double(texts.scores, rows, precision)
+
+
+def text_batches(texts: EmbeddedTexts) -> Sequence[Tensor]:
+    """Numbers of texts that are attacked together: as many as fit with the embeddings of the longest."""
+    width = texts.take(torch.arange(1)).embed().shape[-1]
+    return torch.split(torch.arange(len(texts.rows)), max_batch_size((texts.movable.shape[1], width)))

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from shiftproof.attacks.ascent import Rule, climb, reach_of, weaknesses
 from shiftproof.attacks.contract import ATTACKS, Attack
-from shiftproof.attacks.embedded_steps import step_embedded, step_lengths
+from shiftproof.attacks.embedded_steps import step_embedded, step_lengths, text_batches
 from shiftproof.attacks.losses import LOSSES, LossName, evaluate
 from shiftproof.attacks.pgd import Best
 from shiftproof.attacks.result import Found
-from shiftproof.attacks.victim import Base, Victim, max_batch_size
+from shiftproof.attacks.victim import Base, Victim
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
 from shiftproof.models.text import EmbeddedTexts
@@ -99,7 +99,7 @@ class EmbeddingPGD(Attack):
     ) -> Found:
         """The texts as they are, what the victim answers with their embeddings moved, and how far these are."""
         parts = []
-        for rows in _batches(victim, inputs):
+        for rows in text_batches(_embedded(victim, inputs)):
             own = [generators[row] for row in rows.tolist()]
             texts = _embedded(victim, inputs[rows])
             points = self.worst(texts, labels[rows], eps[rows], own)
@@ -139,10 +139,3 @@ def _embedded(victim: Victim, inputs: Tensor) -> EmbeddedTexts:
             "attack it by edits of words (--threat edits:3)"
         )
     return EmbeddedTexts.of(victim.model, inputs)
-
-
-def _batches(victim: Victim, inputs: Tensor) -> Sequence[Tensor]:
-    """Numbers of texts that are attacked together: as many as fit with the embeddings of the longest."""
-    texts = _embedded(victim, inputs)
-    width = texts.take(torch.arange(1)).embed().shape[-1]
-    return torch.split(torch.arange(len(inputs)), max_batch_size((texts.movable.shape[1], width)))
