@@ -13,8 +13,11 @@ from torch import Tensor
 from shiftproof.errors import UnknownName, UsageError
 from shiftproof.perturbations.threat import Ball, Norm, Threat, parse_eps, project, random_start, size
 
-__all__ = ["EmbeddingOption", "EmbeddingThreat", "as_embedding_threat"]
+__all__ = ["PARTS", "EmbeddingOption", "EmbeddingThreat", "as_embedding_threat"]
 
+Part = Literal["text", "token"]
+PARTS: tuple[Part, ...] = get_args(Part)
+"""Over what a norm may be taken."""
 _PREFIX = "embedding-"
 
 
@@ -32,14 +35,14 @@ class EmbeddingThreat(Ball):
 
     order: Norm
     eps: float
-    per: Literal["text", "token"] = "text"
+    per: Part = "text"
 
     usual_attack: ClassVar[str] = "embedding-pgd"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "eps", Threat(self.order, self.eps).eps)
-        if self.per not in ("text", "token"):
-            raise UnknownName("part of a text", str(self.per), ["text", "token"])
+        if self.per not in PARTS:
+            raise UnknownName("part of a text", str(self.per), PARTS)
 
     @classmethod
     def parse(cls, text: str) -> EmbeddingThreat:
