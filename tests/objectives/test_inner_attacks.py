@@ -203,5 +203,6 @@ def test_the_attack_moves_where_the_network_is_sure() -> None:
     with torch.no_grad():
         model.head.bias.copy_(torch.tensor([-100.0, 100.0]))
     objective = sp.objectives.AdversarialTraining("linf:0.1", steps=2, random_start=False)
-    moved = objective.attack_inputs(model, batch_of((inputs, labels)), generator()) - inputs
+    attacked = objective.attack_batch(model, batch_of((inputs, labels)), generator())
+    moved = attacked(nn.Identity()) - inputs
     assert torch.allclose(moved, torch.tensor([[[[-0.1, 0.1]]]]))

@@ -35,6 +35,9 @@ def test_every_probe_keeps_its_promises(name: str) -> None:
     if name == "counterfactual":
         domain = sp.load_domains("colored-digits")["e=0.9"].subset(np.arange(10))
         model = sp.build_model("mlp-cayley", domain, width=8)
+    if name == "hidden-state":
+        domain = sp.load_domains("signed-reviews")["e=0.9"].subset(np.arange(10))
+        model = sp.build_model("text-transformer", domain, width=8, heads=2, depth=1, vocabulary=64)
     check_probe(PROBES.create(name, OPTIONS.get(name, {})), model, domain)
 
 

@@ -58,6 +58,7 @@ def measured(section: str) -> Iterator[Measurement]:
     """What a section needs, on two domains."""
     distance, latent = (Column(name, "float", "") for name in ("distance", "latent_distance"))
     losses = tuple(Column(name, "float", "") for name in ("loss_change", "loss_bound"))
+    hidden = tuple(Column(name, "float", "") for name in ("hidden_change", "hidden_cosine"))
     for domain, right in zip(DOMAINS, (36, 24), strict=True):
         yield measurement(domain, "clean", right)
         if section in ("attacked", "matrix", "measures", "verdict"):
@@ -86,6 +87,9 @@ def measured(section: str) -> Iterator[Measurement]:
         elif section == "loss-change":
             facts = {"title": "input robustness, linf 0.02", "loss_change": 0.1, "loss_bound": 0.4}
             yield measurement(domain, "input-robustness", right, losses, **facts)
+        elif section == "hidden-state":
+            facts = {"threat": "embedding-linf", "eps": 0.001, "hidden_change": 0.2, "hidden_cosine": 0.999}
+            yield measurement(domain, "hidden-state", right, hidden, **facts)
         elif section == "probe-accuracy":
             yield measurement(domain, "noisy", right - 2, title="under noise, gaussian 0.25")
 

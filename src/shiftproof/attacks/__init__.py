@@ -3,6 +3,7 @@
 from shiftproof.attacks.apgd import APGD
 from shiftproof.attacks.attack import attack, craft, overturn
 from shiftproof.attacks.contract import ATTACKS, Attack
+from shiftproof.attacks.embedding_pgd import EmbeddingPGD
 from shiftproof.attacks.ensemble import Ensemble
 from shiftproof.attacks.input_search import InputSearch, search_inputs
 from shiftproof.attacks.pgd import PGD
@@ -22,6 +23,7 @@ __all__ = [
     "Attack",
     "AttackResult",
     "Base",
+    "EmbeddingPGD",
     "Ensemble",
     "Found",
     "InputSearch",

@@ -14,7 +14,7 @@ from shiftproof.execution import require_bf16
 from shiftproof.models.gradients import gradient_copy
 from shiftproof.models.prepared.prepare import Precision
 from shiftproof.perturbations.l1 import project_in_box, sparse_direction
-from shiftproof.perturbations.threat import Norm, Threat, project, steepest
+from shiftproof.perturbations.threat import Ball, Norm, Threat, project, steepest
 from shiftproof.types import Finding
 
 __all__ = [
@@ -23,11 +23,14 @@ __all__ = [
     "ascend",
     "attackable",
     "climb",
+    "climb_losses",
     "direction",
     "fast_copy",
+    "in_double",
     "in_range",
     "input_gradient",
     "project_inside",
+    "reach_of",
     "step_inside",
     "usual_step",
     "weaknesses",
@@ -152,6 +155,29 @@ def climb(
     return rows, points
 
 
+def climb_losses(
+    scores: Callable[[Tensor], Tensor],
+    losses: Callable[[Tensor], Tensor],
+    points: Tensor,
+    steps: int,
+    move: Callable[[Tensor, Tensor, Tensor, int], Tensor],
+    rule: Rule,
+) -> Tensor:
+    """Where `climb` leads from `points` up the losses of their scores: the inner loop of adversarial training.
+
+    The last point is taken, not the worst on the way. `scores` has one row a point or several; `losses` makes N numbers
+    of them.
+    """
+
+    def evaluate(rows: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+        points = points.detach().requires_grad_()
+        logits = scores(points)
+        return input_gradient(points, logits, losses(logits), rule), torch.zeros_like(rows, dtype=torch.bool)
+
+    with torch.enable_grad():
+        return climb(points.detach(), steps, evaluate, move)[1].detach()
+
+
 def ascend(
     scores: Callable[[Tensor], Tensor],
     losses: Callable[[Tensor], Tensor],
@@ -166,9 +192,7 @@ def ascend(
 ) -> Tensor:
     """Where `steps` steps up the losses lead from inputs in [0, 1], inside the ball and [0, 1] (N x ...).
 
-    `scores` are those of `attackable`, one row an input or several; `losses` makes N numbers of them. This is the inner
-    loop of adversarial training: the last point is taken, not the worst on the way, and a batch draws from one
-    generator. `PGD` is for measuring.
+    `scores` are those of `attackable`. A batch draws from one generator; `PGD` is for measuring.
     """
     if threat.eps == 0:
         return inputs
@@ -177,23 +201,23 @@ def ascend(
     if random_start:
         points = inputs + threat.random_start(tuple(inputs.shape), generator).to(inputs)
 
-    def evaluate(rows: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
-        points = points.detach().requires_grad_()
-        logits = scores(points)
-        return input_gradient(points, logits, losses(logits), rule), torch.zeros_like(rows, dtype=torch.bool)
-
     def move(rows: Tensor, points: Tensor, gradient: Tensor, number: int) -> Tensor:
         done = number / steps
         return step_inside(points, inputs, gradient, length, threat.norm, threat.eps, rule=rule, done=done)
 
-    with torch.enable_grad():
-        return climb(points.clamp(0, 1).detach(), steps, evaluate, move)[1].clamp(0, 1).detach()
+    return climb_losses(scores, losses, points.clamp(0, 1), steps, move, rule).clamp(0, 1)
 
 
-def weaknesses(threat: Threat, steps: int, step: float | None, rule: Rule) -> Iterator[Finding]:
+def reach_of(threat: Ball, steps: int, step: float | None) -> float:
+    """How far from its start an attack can get: `steps` times `step`, and no farther than eps."""
+    return threat.eps if step is None and steps else min(steps * (step or 0.0), threat.eps)
+
+
+def weaknesses(threat: Ball, steps: int, step: float | None, rule: Rule) -> Iterator[Finding]:
     """What keeps such an ascent from getting where it may go."""
-    if step is not None and steps * step < threat.eps:
-        message = f"{steps} steps of {step:g} reach {steps * step:g} from where they start, eps is {threat.eps:g}"
+    if (reached := reach_of(threat, steps, step)) < threat.eps:
+        each = "" if step is None else f" of {step:g}"
+        message = f"{steps} steps{each} reach {reached:g} from where they start, eps is {threat.eps:g}"
         yield Finding("warn", "reach", f"{message}: a larger step may find more")
     if rule == "raw":
         message = "raw gradients are next to nothing where the model is sure: such steps may find little"
@@ -207,18 +231,21 @@ def attackable(model: nn.Module, inputs: Tensor, precision: Precision = "f32") -
     Logits are in float64, where a sure network still has slopes. After the block the model is as it was. "bf16"
     computes in bfloat16 where torch thinks it safe, which pays on processors and accelerators that have it.
     """
+    with frozen(model):
+        yield in_double(gradient_copy(model, inputs), inputs, precision)
+
+
+def in_double(function: Callable[[Tensor], Tensor], inputs: Tensor, precision: Precision) -> Callable[[Tensor], Tensor]:
+    """The same function of points, computed in that precision on the device of the inputs, and given in float64."""
     if precision == "bf16" and inputs.device.type == "cpu":
         require_bf16()
-    with frozen(model):
-        copy = gradient_copy(model, inputs)
 
-        def scores(points: Tensor) -> Tensor:
-            with torch.autocast(points.device.type, torch.bfloat16, enabled=precision == "bf16"):
-                # a copy, because a network may overwrite what it is given
-                logits: Tensor = copy(points.clone())
-            return logits.double()
+    def scores(points: Tensor) -> Tensor:
+        with torch.autocast(points.device.type, torch.bfloat16, enabled=precision == "bf16"):
+            # a copy, because a network may overwrite what it is given
+            return function(points.clone()).double()
 
-        yield scores
+    return scores
 
 
 def fast_copy(victim: Victim, inputs: Tensor) -> Victim:

@@ -104,7 +104,7 @@ def attack(
     check_count("votes", votes)
     domain, victim = one_domain(data, "attack"), as_victim(model, smoothed, samples, votes, checked_seed(seed))
     domain.inputs.prepare()
-    check_victim(victim, domain)
+    check_victim(victim, domain, attack)
     budgets = sorted({threat.eps for threat in threats})
     task, blocks = _Shards(victim, attack, domain, budgets, seed, keep_inputs), domain.blocks
     parts: dict[int, list[AttackResult]] = {}
@@ -220,12 +220,14 @@ def as_victim(model: nn.Module, smoothed: Noise | None, samples: int, votes: int
     return Base(model) if smoothed is None else Smoothed(model, as_noise(smoothed), samples, votes, seed)
 
 
-def check_victim(victim: Victim, domain: Domain) -> None:
-    """Refuse a network that does not take the samples, or does not tell their classes apart."""
+def check_victim(victim: Victim, domain: Domain, attack: Attack | None = None) -> None:
+    """Refuse a network that does not take the samples, does not tell their classes apart, or is not for the attack."""
     if not len(domain):
         raise DataError(f"domain {domain.name!r} has no samples to attack")
     if isinstance(victim, Smoothed):
         check_kind(victim.noise, domain.kind, domain.name)
+    if attack is not None:
+        attack.check(victim, domain)
     with frozen(victim.model):
         classes = logits_of(victim.model, domain.take(np.array([0]))[0]).shape[1]
     if classes < len(domain.classes):

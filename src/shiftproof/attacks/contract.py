@@ -12,7 +12,11 @@ from torch import Tensor
 from shiftproof.attacks.result import CHANGED, Found
 from shiftproof.attacks.victim import Victim, max_batch_size
 from shiftproof.catalogue import Catalogue, Method
-from shiftproof.errors import ConformanceError
+from shiftproof.domains import Domain
+from shiftproof.errors import ConformanceError, UsageError
+from shiftproof.perturbations.deformation import Deformation
+from shiftproof.perturbations.edits import Edits
+from shiftproof.perturbations.embedding import EmbeddingThreat
 from shiftproof.perturbations.threat import Ball, Threat, inside, size
 from shiftproof.types import Finding
 
@@ -58,6 +62,18 @@ class Attack(Method, ABC):
     def findings(self) -> Iterator[Finding]:
         """What weakens the attack, by its options alone."""
         return iter(())
+
+    def check(self, victim: Victim, domain: Domain) -> None:
+        """Refuse, before anything is computed, a classifier or data that it can't attack."""
+        if domain.kind == "text" and isinstance(self.threat, Threat | Deformation):
+            raise UsageError(
+                f"{self.threat} is a change of images, but {domain.name!r} holds text: write --threat edits:3 or "
+                "embedding-l2:1.0"
+            )
+        if domain.kind == "image" and isinstance(self.threat, Edits | EmbeddingThreat):
+            raise UsageError(
+                f"{self.threat} is a change of text, but {domain.name!r} holds images: write --threat linf:8/255"
+            )
 
     def how(self, victim: Victim) -> str:
         """What the victim is given, as a part of a sentence."""

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from shiftproof.attacks.ascent import Rule, input_gradient
-from shiftproof.attacks.victim import Victim
+from shiftproof.attacks.victim import Scored
 from shiftproof.errors import ModelError, UsageError
 
 __all__ = ["LOSSES", "TARGETED", "Evaluation", "LossName", "Losses", "evaluate", "margin", "towards"]
@@ -100,7 +100,7 @@ class Evaluation:
     gradient: Tensor
 
 
-def evaluate(victim: Victim, points: Tensor, labels: Tensor, losses: Losses, rule: Rule | None) -> Evaluation:
+def evaluate(victim: Scored, points: Tensor, labels: Tensor, losses: Losses, rule: Rule | None) -> Evaluation:
     """Scores, losses, mistakes and the gradient at points (N x ...); without a rule, there is no gradient."""
     points = points.detach().requires_grad_(rule is not None)
     with torch.set_grad_enabled(rule is not None):

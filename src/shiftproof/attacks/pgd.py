@@ -12,7 +12,7 @@ import torch
 from annotated_types import Interval
 from torch import Tensor
 
-from shiftproof.attacks.ascent import Rule, climb, fast_copy, in_range, step_inside, usual_step, weaknesses
+from shiftproof.attacks.ascent import Rule, climb, fast_copy, in_range, reach_of, step_inside, usual_step, weaknesses
 from shiftproof.attacks.contract import ATTACKS, Attack
 from shiftproof.attacks.losses import LOSSES, Losses, LossName, evaluate
 from shiftproof.attacks.victim import Victim
@@ -69,7 +69,7 @@ class PGD(Attack):
         >>> PGD("l2:0.5", steps=8, step=0.01).reach
         0.08
         """
-        return self.threat.eps if self.step is None else min(self.steps * self.step, self.threat.eps)
+        return reach_of(self.threat, self.steps, self.step)
 
     def findings(self) -> Iterator[Finding]:
         """What weakens the attack."""

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from shiftproof.perturbations.deformation import Deformation
-from shiftproof.perturbations.edits import Edits
 from shiftproof.perturbations.threat import Ball
 
 __all__ = ["usual_attack"]
-
-_USUAL: dict[type[Ball], str] = {Deformation: "spatial", Edits: "word-edits"}
 
 
 def usual_attack(threat: Ball) -> str:
     """The name of the attack for a kind of threat: pgd for changes of pixels.
 
-    >>> usual_attack(Edits(3))
-    'word-edits'
+    >>> from shiftproof.perturbations.balls import as_ball
+    >>> usual_attack(as_ball("edits:3")), usual_attack(as_ball("embedding-l2:1.0"))
+    ('word-edits', 'embedding-pgd')
     """
-    return _USUAL.get(type(threat), "pgd")
+    return threat.usual_attack

@@ -17,7 +17,7 @@ from shiftproof.perturbations.noise import Noise, draw
 from shiftproof.rng import numpy_generator
 from shiftproof.types import FloatArray, IntArray
 
-__all__ = ["Base", "Smoothed", "Victim", "frozen", "max_batch_size"]
+__all__ = ["Base", "Scored", "Smoothed", "Victim", "frozen", "max_batch_size"]
 
 SCORES, VOTES = "attack scores", "attack votes"
 """What noise is for: an example is judged by other noise than that on which it was made."""
@@ -27,7 +27,14 @@ _FEWEST, _MOST, _CACHED = 32, 1_024, 1 << 17
 """Votes in a batch: as many noisy copies as stay in the caches."""
 
 
-class Victim(Protocol):
+class Scored(Protocol):
+    """What an attack can follow."""
+
+    def scores(self, inputs: Tensor) -> Tensor:
+        """N x classes, differentiable: larger is more in favour of a class."""
+
+
+class Victim(Scored, Protocol):
     """A classifier with scores that an attack can follow, and answers by which it is judged."""
 
     @property
@@ -45,9 +52,6 @@ class Victim(Protocol):
     @property
     def passes(self) -> int:
         """Forward passes of the network for the scores of one input."""
-
-    def scores(self, inputs: Tensor) -> Tensor:
-        """N x classes, differentiable: larger is more in favour of a class."""
 
     def answers(self, inputs: Tensor) -> Tensor:
         """N predictions, without gradients."""

@@ -42,6 +42,7 @@ class AdversarialAugmentation(InnerAttack):
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The weighted mean of both errors; each kind of inputs has a pass, and BatchNorm statistics, of its own."""
-        kinds = batch.inputs, self.attack_inputs(model, batch, generator)
-        clean, robust = (batch.mean_over_domains(cross_entropy(model(inputs), batch.labels)) for inputs in kinds)
+        attacked = self.attack_batch(model, batch, generator)
+        kinds = model(batch.inputs), attacked(model)
+        clean, robust = (batch.mean_over_domains(cross_entropy(logits, batch.labels)) for logits in kinds)
         return Loss(self.clean_weight * clean + (1 - self.clean_weight) * robust, clean=clean, attacked=robust)

@@ -34,5 +34,5 @@ class AdversarialTraining(InnerAttack):
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """Mean over domains of the mean cross-entropy of the attacked inputs."""
-        attacked = self.attack_inputs(model, batch, generator)
-        return Loss(batch.mean_over_domains(cross_entropy(model(attacked), batch.labels)))
+        logits_of = self.attack_batch(model, batch, generator)
+        return Loss(batch.mean_over_domains(cross_entropy(logits_of(model), batch.labels)))

@@ -6,7 +6,6 @@ from typing import Annotated, ClassVar
 import torch
 from torch import nn
 
-from shiftproof.attacks.ascent import attackable
 from shiftproof.errors import UsageError
 from shiftproof.objectives.inner import InnerAttack
 from shiftproof.objectives.measures import cross_entropy, divergence
@@ -47,13 +46,11 @@ class TRADES(InnerAttack):
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The attack maximises the divergence from predictions that it asks for once."""
-        with attackable(model, batch.inputs, self.precision) as scores:
+        with self.movable(model, batch.inputs) as movable:
             with torch.no_grad():
-                clean_log_p = scores(batch.inputs).log_softmax(-1)
-            attacked = self.ascend(
-                scores, lambda moved: divergence(clean_log_p, moved.log_softmax(-1)), batch.inputs, generator
-            )
-        clean, moved = model(batch.inputs), model(attacked)
+                clean_log_p = movable.scores(movable.start).log_softmax(-1)
+            points = self.ascend(movable, lambda moved: divergence(clean_log_p, moved.log_softmax(-1)), generator)
+        clean, moved = model(batch.inputs), movable.read(points, model)
         error = batch.mean_over_domains(cross_entropy(clean, batch.labels))
         drift = batch.mean_over_domains(divergence(clean.log_softmax(-1), moved.log_softmax(-1)))
         return Loss(error + self.beta * drift, error=error, divergence=drift)

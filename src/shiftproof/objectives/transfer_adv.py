@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from shiftproof.objectives.adversarial_training import AdversarialTraining
 from shiftproof.objectives.objective import OBJECTIVES, Recipe
-from shiftproof.perturbations.threat import ThreatOption
+from shiftproof.perturbations.balls import AdditiveOption
 
 __all__ = ["TransferAdv"]
 
@@ -19,6 +19,6 @@ __all__ = ["TransferAdv"]
 class TransferAdv(AdversarialTraining):
     """Adversarial training with the settings of the transfer study: ten steps within an l2 ball of 0.1."""
 
-    threat: ThreatOption = "l2:0.1"  # type: ignore[assignment]
+    threat: AdditiveOption = "l2:0.1"  # type: ignore[assignment]
 
     recipe = Recipe(optimiser="adam", lr=1e-4, batch=128, steps=1_000, evaluate_every=100)

@@ -9,7 +9,7 @@ from torch import nn
 from shiftproof.objectives.inner import InnerAttack
 from shiftproof.objectives.measures import cross_entropy, split
 from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
-from shiftproof.perturbations.threat import ThreatOption
+from shiftproof.perturbations.balls import AdditiveOption
 from shiftproof.types import Batch, Loss, NonNegative, Range
 
 __all__ = ["TransferAdvD"]
@@ -30,7 +30,7 @@ class TransferAdvD(InnerAttack):
     transfer learning" (2021, arXiv:2106.06667).
     """
 
-    threat: ThreatOption = "l2:0.1"  # type: ignore[assignment]
+    threat: AdditiveOption = "l2:0.1"  # type: ignore[assignment]
     weight: Annotated[NonNegative, Range(0.1, 10, log=True)] = 1.0
 
     recipe = Recipe(optimiser="adam", lr=1e-4, batch=128, steps=1_000, evaluate_every=100)
@@ -44,8 +44,8 @@ class TransferAdvD(InnerAttack):
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The mean over domains of both parts."""
         parts = split(model, "transfer-adv-d")
-        attacked = self.attack_inputs(model, batch, generator)
-        clean, moved = parts.encoder(batch.inputs), parts.encoder(attacked)
+        attacked = self.attack_batch(model, batch, generator)
+        clean, moved = parts.encoder(batch.inputs), attacked(parts.encoder)
         error = batch.mean_over_domains(cross_entropy(parts.head(moved), batch.labels))
         distance = batch.mean_over_domains((clean - moved).square().mean(1))
         return Loss(error + self.weight * distance, error=error, distance=distance)

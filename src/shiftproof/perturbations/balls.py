@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Annotated, get_args
+
+from pydantic import PlainValidator
 
 from shiftproof.errors import UnknownName
 from shiftproof.perturbations.deformation import Deformation, deformations
@@ -10,7 +12,7 @@ from shiftproof.perturbations.edits import Edits
 from shiftproof.perturbations.embedding import EmbeddingThreat
 from shiftproof.perturbations.threat import Ball, Norm, Threat, as_threat
 
-__all__ = ["as_ball"]
+__all__ = ["AdditiveOption", "as_additive", "as_ball"]
 
 _EMBEDDING = [f"embedding-{norm}" for norm in get_args(Norm)]
 
@@ -35,3 +37,16 @@ def as_ball(value: object) -> Ball:
         if colon and name not in get_args(Norm):
             raise UnknownName("norm or deformation", name, [*get_args(Norm), *deformations(), "edits", *_EMBEDDING])
     return as_threat(value)
+
+
+def as_additive(value: object) -> Threat | EmbeddingThreat:
+    """The threat of a change that is added, to pixels ('linf:8/255') or to embedded tokens ('embedding-l2:1.0')."""
+    if isinstance(value, EmbeddingThreat):
+        return value
+    if isinstance(value, str) and value.partition(":")[0].partition(",")[0].strip() in _EMBEDDING:
+        return EmbeddingThreat.parse(value)
+    return as_threat(value)
+
+
+AdditiveOption = Annotated[Threat | EmbeddingThreat, PlainValidator(as_additive)]
+"""A field of a method that takes a threat in any form that `as_additive` reads."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import PlainValidator
@@ -36,6 +36,8 @@ class Deformation(Ball):
 
     kind: str
     eps: float
+
+    usual_attack: ClassVar[str] = "spatial"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", _kind_of(_motion(self.kind)))

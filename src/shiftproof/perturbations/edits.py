@@ -24,6 +24,7 @@ class Edits(Ball):
 
     eps: float
 
+    usual_attack: ClassVar[str] = "word-edits"
     kind: ClassVar[str] = "edits"
     norm: ClassVar[str] = "edits"
     units: ClassVar[str] = "words inserted, deleted or replaced"

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
+import torch
 from pydantic import PlainValidator
+from torch import Tensor
 
 from shiftproof.errors import UnknownName, UsageError
-from shiftproof.perturbations.threat import Ball, Norm, Threat, parse_eps
+from shiftproof.perturbations.threat import Ball, Norm, Threat, parse_eps, project, random_start, size
 
-__all__ = ["EmbeddingOption", "EmbeddingThreat", "as_embedding_threat"]
+__all__ = ["PARTS", "EmbeddingOption", "EmbeddingThreat", "as_embedding_threat"]
 
+Part = Literal["text", "token"]
+PARTS: tuple[Part, ...] = get_args(Part)
+"""Over what a norm may be taken."""
 _PREFIX = "embedding-"
 
 
@@ -29,12 +35,14 @@ class EmbeddingThreat(Ball):
 
     order: Norm
     eps: float
-    per: Literal["text", "token"] = "text"
+    per: Part = "text"
+
+    usual_attack: ClassVar[str] = "embedding-pgd"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "eps", Threat(self.order, self.eps).eps)
-        if self.per not in ("text", "token"):
-            raise UnknownName("part of a text", str(self.per), ["text", "token"])
+        if self.per not in PARTS:
+            raise UnknownName("part of a text", str(self.per), PARTS)
 
     @classmethod
     def parse(cls, text: str) -> EmbeddingThreat:
@@ -74,6 +82,38 @@ class EmbeddingThreat(Ball):
     def at(self, eps: float) -> EmbeddingThreat:
         """The same with another size."""
         return replace(self, eps=eps)
+
+    def units_of(self, change: Tensor) -> Tensor:
+        """Changes of embeddings (N x T x D) as rows, each of which has a norm of its own: texts, or their tokens."""
+        return change.flatten(1) if self.per == "text" else change.flatten(0, 1)
+
+    def project(self, change: Tensor, eps: Tensor) -> Tensor:
+        """The nearest changes (N x T x D) inside balls of radii `eps` (N)."""
+        units = self.units_of(change)
+        radii = eps.repeat_interleave(len(units) // len(change))
+        return project(units, self.order, radii).reshape(change.shape)
+
+    def size(self, change: Tensor) -> Tensor:
+        """The norms (N) of changes (N x T x D); over each token, the largest of a text.
+
+        >>> change = torch.tensor([[[3.0, 4.0], [0.0, 1.0]]])
+        >>> [EmbeddingThreat("l1", 1.0, per).size(change).item() for per in ("text", "token")]
+        [8.0, 7.0]
+        """
+        sizes = size(self.units_of(change), self.order)
+        return sizes.reshape(len(change), -1).amax(1)
+
+    def random_start(self, movable: Tensor, width: int, eps: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
+        """Changes (N x T x width) that are uniform in balls of radii `eps` (N) and 0 but for `movable` tokens (N x T).
+
+        Every text draws from its own generator, and as much as it has tokens, so that no other text matters.
+        """
+        changes = torch.zeros(*movable.shape, width)
+        for row, (words, generator) in enumerate(zip(movable.cpu(), generators, strict=True)):
+            if count := int(words.sum()):
+                shape = (1, count * width) if self.per == "text" else (count, width)
+                changes[row, words] = random_start(shape, self.order, 1.0, generator).reshape(count, width)
+        return changes.to(eps) * eps[:, None, None]
 
 
 def as_embedding_threat(value: object) -> EmbeddingThreat:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, ClassVar, get_args
 
 import numpy as np
 import torch
@@ -43,7 +43,10 @@ LARGEST_EPS = 1e18
 
 
 class Ball(TextValue):
-    """Base of what an adversary may do and how far: a `Threat` (pixels) or a `Deformation` (parameters)."""
+    """Base of what an adversary may do and how far: to pixels (`Threat`), by a deformation, to words, to embeddings."""
+
+    usual_attack: ClassVar[str] = "pgd"
+    """The name of the attack that is meant where only such a threat is named."""
 
     # fields of some and properties of others; a property that exists at run time would become the field's default
     if TYPE_CHECKING:
@@ -147,7 +150,10 @@ def as_threat(value: object) -> Threat:
     if isinstance(value, str):
         return Threat.parse(value)
     if isinstance(value, Ball):
-        raise UsageError(f"this attack changes pixels (l2, linf, l1); for {value} use spatial (--attack spatial)")
+        raise UsageError(
+            f"this attack changes pixels (l2, linf, l1); for {value} use {value.usual_attack} "
+            f"(--attack {value.usual_attack})"
+        )
     raise UsageError(f"the threat is {value!r}; write one as 'linf:8/255' or Threat('linf', 8 / 255)")
 
 

@@ -93,7 +93,7 @@ class Attack(Probe):
 
     def collect(self, task: ProbeTask) -> list[Result]:
         """Predictions after the attack, and how far it went, within each size."""
-        check_victim(self._victim(task.model, task.seed), task.domain)
+        check_victim(self._victim(task.model, task.seed), task.domain, self.attack)
         columns = measure_blocks(partial(self.measure, seed=task.seed), task, with_ids=True, most=_TOGETHER)
         threat = self.attack.threat
         # how many votes judged the attack: few can miss a majority
@@ -147,7 +147,7 @@ class Attack(Probe):
         """Refuse a size that changes nothing or turns any image into any other, and a model that can't be attacked."""
         for eps in {*self.eps, self.attack.threat.eps}:
             check_size(self.attack.threat.at(eps), domain.shape)
-        check_victim(self._victim(model, 0), domain)
+        check_victim(self._victim(model, 0), domain, self.attack)
 
     def findings(self) -> Iterator[Finding]:
         """What weakens the attack within any of its sizes; each thing once."""

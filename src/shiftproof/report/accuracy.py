@@ -23,7 +23,9 @@ __all__ = [
     "probe_tables",
 ]
 
-SHOWN_ELSEWHERE = ("clean", "certify", "counterfactual", "corrupt", "attack", "search", "input-robustness")
+SHOWN_ELSEWHERE = (
+    *("clean", "certify", "counterfactual", "corrupt", "attack", "search", "input-robustness", "hidden-state"),
+)
 """Probes that have a section of their own."""
 _COLUMNS = ("model", "domain", "role", "metric", "value", "low", "high", "level", "n", "method", "seen_in_training")
 

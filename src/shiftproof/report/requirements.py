@@ -24,7 +24,7 @@ LATER = {"shift": "shift certificates", "claims": "claims of a study"}
 _COMPARED: dict[str, Callable[[float, float], bool]] = {">=": operator.ge, "<=": operator.le}
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)"
 _FORM = re.compile(
-    rf"\s*(?P<metric>[a-z]+(?:-[a-z]+)?)(?:@(?:(?P<norm>\w+):)?(?P<size>{_NUMBER}(?:e-?\d+)?(?:/{_NUMBER})?))?"
+    rf"\s*(?P<metric>[a-z]+(?:-[a-z]+)?)(?:@(?:(?P<norm>[\w,=-]+):)?(?P<size>{_NUMBER}(?:e-?\d+)?(?:/{_NUMBER})?))?"
     rf"(?::(?P<domain>.+?))?\s*(?P<sign>>=|<=)\s*(?P<number>{_NUMBER})\s*(?P<percent>%?)"
     r"(?P<sure>\s+with\s+(?P<level>\S+))?\s*"
 )

@@ -12,11 +12,14 @@ from torch import Tensor, nn
 from shiftproof.attacks import Attack, AttackResult, Base, attack, craft
 from shiftproof.domains import Domain
 from shiftproof.errors import ShiftproofError
+from shiftproof.perturbations.edits import Edits
+from shiftproof.perturbations.embedding import EmbeddingThreat
 from shiftproof.perturbations.l1 import worst_linear_change
 from shiftproof.perturbations.norms import DUALS, Norm
 from shiftproof.perturbations.threat import Threat, as_threat, inside
 from shiftproof.rng import seeded_globals, torch_generator
 from shiftproof.testing.require import require, require_frozen
+from shiftproof.testing.text_attacks import check_text_attack
 
 __all__ = ["check_attack"]
 
@@ -29,7 +32,7 @@ _MISSED = 0.05
 
 
 def check_attack(one: Attack) -> None:
-    """Whether an attack keeps its promises, in every norm that it takes.
+    """Whether an attack keeps its promises, in every norm that it takes; one on text is tried on texts.
 
     Finds the worst input of a linear classifier, in linf and l1 also where pixels are at the ends of [0, 1]; stays in
     the ball and in range; the same for any order, any part of the samples, any second time; leaves the model and the
@@ -38,6 +41,9 @@ def check_attack(one: Attack) -> None:
     name = type(one).__name__
     require(isinstance(one, Attack), f"{name} should derive from shiftproof.attacks.Attack")
     require_frozen(one)
+    if isinstance(one.threat, Edits | EmbeddingThreat):
+        check_text_attack(one)
+        return
     options: Any = one
     for norm in get_args(Norm):
         threat = Threat(norm, min(one.threat.eps, _LARGEST))

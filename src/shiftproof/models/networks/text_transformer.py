@@ -55,10 +55,14 @@ class _Transformer(TextEncoder):
     def embed(self, tokens: Tokens) -> Tensor:
         return self.embedding(tokens.ids)  # type: ignore[no-any-return]
 
-    def encode(self, embedded: Tensor, tokens: Tokens) -> Tensor:
+    def hidden(self, embedded: Tensor, tokens: Tokens) -> Tensor:
         hidden = embedded + self.places[: embedded.shape[1]]
         for layer in self.layers:
             hidden = layer(hidden, tokens.real)
+        return hidden
+
+    def encode(self, embedded: Tensor, tokens: Tokens) -> Tensor:
+        hidden = self.hidden(embedded, tokens)
         real = tokens.real[..., None].to(hidden)
         return self.normalise((hidden * real).sum(1) / real.sum(1))  # type: ignore[no-any-return]
 

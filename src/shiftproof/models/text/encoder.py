@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
+from shiftproof.errors import ModelError
 from shiftproof.models.text.tokens import Tokeniser, Tokens
 from shiftproof.perturbations.text import decode
 
@@ -21,6 +24,7 @@ class TextEncoder(nn.Module, ABC):
     """
 
     tokeniser: Tokeniser
+    _given: tuple[Tensor, Tokens] | None = None
 
     @abstractmethod
     def embed(self, tokens: Tokens) -> Tensor:
@@ -29,6 +33,10 @@ class TextEncoder(nn.Module, ABC):
     @abstractmethod
     def encode(self, embedded: Tensor, tokens: Tokens) -> Tensor:
         """Representations (N x D) of embedded tokens."""
+
+    def hidden(self, embedded: Tensor, tokens: Tokens) -> Tensor | None:
+        """States of the last layer for every token, N x T x D; None where there is no such layer."""
+        return None
 
     def neighbours(self, word: str, count: int) -> list[str]:
         """Words of its vocabulary whose embeddings are nearest to that of a word; none where it has no vocabulary."""
@@ -39,8 +47,22 @@ class TextEncoder(nn.Module, ABC):
         place = next(self.parameters()).device
         return Tokens(*(part.to(place) for part in self.tokeniser.tokens(decode(rows))))
 
+    @contextmanager
+    def given(self, embedded: Tensor, tokens: Tokens) -> Iterator[None]:
+        """Inside the block it reads these embedded tokens, whatever rows it is called with.
+
+        So that a whole model, whatever is around its encoder, becomes a function of embeddings: `EmbeddedTexts`.
+        """
+        before, self._given = self._given, (embedded, tokens)
+        try:
+            yield
+        finally:
+            self._given = before
+
     def forward(self, rows: Tensor) -> Tensor:
         """Representations of texts."""
+        if self._given is not None:
+            return self.encode(*self._checked(rows, *self._given))
         tokens = self.tokens(rows)
         if self.training or torch.is_grad_enabled() or len(rows) < 2:
             return self.encode(self.embed(tokens), tokens)
@@ -52,6 +74,15 @@ class TextEncoder(nn.Module, ABC):
         )
         once = tokens.rows(first.to(ids.device))
         return self.encode(self.embed(once), once)[place]
+
+    @staticmethod
+    def _checked(rows: Tensor, embedded: Tensor, tokens: Tokens) -> tuple[Tensor, Tokens]:
+        if len(rows) != len(embedded):
+            raise ModelError(
+                f"the model hands {len(rows)} texts to its encoder where it was given {len(embedded)}, so that their "
+                "embeddings can't be moved"
+            )
+        return embedded, tokens
 
 
 def text_encoder_of(model: nn.Module) -> TextEncoder | None:
