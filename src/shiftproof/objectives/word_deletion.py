@@ -16,7 +16,10 @@ __all__ = ["WordDeletion"]
 
 
 @OBJECTIVES.register(
-    "word-deletion", paper="Huang et al. 2023", buys="numbers of word edits that are certified", cost="1 forward, 1 backward"
+    "word-deletion",
+    paper="Huang et al. 2023",
+    buys="numbers of word edits that are certified",
+    cost="1 forward, 1 backward",
 )
 @dataclass(frozen=True)
 class WordDeletion(Objective):
