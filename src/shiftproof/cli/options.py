@@ -31,9 +31,11 @@ arguments: ContextVar[list[str]] = ContextVar("arguments")
 # data and models
 Data = Annotated[str, typer.Option("--data", help="A data set's name, folder:PATH or hf:NAME. See: shiftproof data ls")]
 TrainedModel = Annotated[
-    str, typer.Option("--model", help="file:PATH of a trained model, or python:PKG.MOD:FN.", show_default=False)
+    str, typer.Option("--model", help="file:PATH of a trained model, hf:PATH or python:PKG.MOD:FN.", show_default=False)
 ]
-NewModel = Annotated[str, typer.Option("--model", help="mlp, cnn, ..., file:PATH, timm:NAME or python:PKG.MOD:FN.")]
+NewModel = Annotated[
+    str, typer.Option("--model", help="mlp, cnn, ..., file:PATH, hf:PATH, timm:NAME, python:PKG.MOD:FN.")
+]
 Architecture = Annotated[
     str | None,
     typer.Option(

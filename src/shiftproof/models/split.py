@@ -35,9 +35,14 @@ class Blueprint(Origin, ABC):
     shape: tuple[int, ...]
     classes: int
 
+    @property
+    def kind(self) -> str:
+        """What it takes: image | text."""
+        return "image"
+
     def fits(self, domains: Domains | Domain) -> bool:
-        """Whether it takes the inputs of `domains`."""
-        return domains.kind == "image" and self.shape == domains.shape
+        """Whether it takes the inputs of `domains`: of its shape, or texts, which have any length."""
+        return self.kind == domains.kind and (self.kind == "text" or self.shape == domains.shape)
 
     @abstractmethod
     def with_shape(self, shape: tuple[int, ...], classes: int, head: Head) -> Self:
@@ -88,8 +93,11 @@ class SplitModel(nn.Module):
         shape, classes = domains.shape, len(domains.classes)
         encoder, architecture = self.encoder, blueprint_of(self)
         if architecture is not None:
-            before, architecture = architecture.shape, architecture.with_shape(shape, classes, head)
-            encoder = encoder if before == shape else _resize_encoder(encoder, before, architecture)
+            if architecture.kind != domains.kind:
+                raise ModelError(f"the encoder takes {architecture.kind} data, but {domains.name!r} is {domains.kind}")
+            before, fits = architecture.shape, architecture.fits(domains)
+            architecture = architecture.with_shape(shape, classes, head)
+            encoder = encoder if fits else _resize_encoder(encoder, before, architecture)
         representation = _representation(encoder, shape)
         with seeded_globals(seed, "initialisation", "head"):
             layers = head.build(representation.shape[1], classes)

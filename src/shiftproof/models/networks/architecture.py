@@ -76,6 +76,8 @@ class NetworkBlueprint(Blueprint):
         Without `published` no published weights are read, for a model that gets other ones.
         """
         shape = (1, *self.shape[1:]) if self.front.gray else self.shape
+        if self.kind == "text" and self.front != Front():
+            raise ModelError(f"model {self.name!r} reads text: gray, mean and std are for images")
         front = self.front.layers(self.shape[0])
         fresh = {"weights": "none"} if not published and "weights" in MODELS[self.name].options else {}
         network = MODELS.create(self.name, {**self.options, **fresh})
@@ -85,10 +87,10 @@ class NetworkBlueprint(Blueprint):
             head = self.head.build(width, self.classes)
         return SplitModel(nn.Sequential(*front, features) if front else features, head, self)
 
-    def fits(self, domains: Domains | Domain) -> bool:
-        """Whether it takes the inputs of `domains`: of its shape, or texts, which have any length."""
-        kind = MODELS[self.name].cls.kind
-        return kind == domains.kind and (kind == "text" or self.shape == domains.shape)
+    @property
+    def kind(self) -> str:
+        """What it takes: image | text."""
+        return MODELS[self.name].cls.kind if self.name in MODELS else "image"
 
     def with_shape(self, shape: tuple[int, ...], classes: int, head: Head) -> Self:
         """The same network for other inputs and classes, under another head."""

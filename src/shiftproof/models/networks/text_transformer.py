@@ -73,7 +73,7 @@ class _Layer(nn.Module):
         self.dropout = nn.Dropout(options.dropout)
 
     def forward(self, hidden: Tensor, real: Tensor) -> Tensor:
-        query, key, value = self.queries(self.before(hidden)).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=real[:, None, None])
+        parts = self.queries(self.before(hidden)).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        attended = F.scaled_dot_product_attention(parts[0], parts[1], parts[2], attn_mask=real[:, None, None])
         hidden = hidden + self.dropout(self.joined(attended.transpose(1, 2).flatten(2)))
         return hidden + self.dropout(self.dense(self.between(hidden)))  # type: ignore[no-any-return]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from shiftproof.models.text.tokens import Tokeniser, Tokens
 from shiftproof.perturbations.text import decode
 
-__all__ = ["TextEncoder"]
+__all__ = ["TextEncoder", "text_encoder_of"]
 
 GROUP_TOKENS = 2048
 """Tokens that are read at once, those that fill up included: what a larger batch computes does not stay in caches."""
@@ -33,6 +33,10 @@ class TextEncoder(nn.Module, ABC):
     @abstractmethod
     def encode(self, embedded: Tensor, tokens: Tokens) -> Tensor:
         """Representations (N x D) of embedded tokens."""
+
+    def neighbours(self, word: str, count: int) -> list[str]:
+        """Words of its vocabulary whose embeddings are nearest to that of a word; none where it has no vocabulary."""
+        return []
 
     def tokens(self, rows: Tensor) -> Tokens:
         """The tokens of rows of bytes, on the model's device."""
@@ -64,3 +68,8 @@ def _groups(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
             yield start, row
             start = row
     yield start, len(lengths)
+
+
+def text_encoder_of(model: nn.Module) -> TextEncoder | None:
+    """The part of a model that reads text; None if there is none."""
+    return next((part for part in model.modules() if isinstance(part, TextEncoder)), None)

@@ -19,11 +19,14 @@ __all__ = [
     "build_module",
     "first_line",
     "folder_of",
+    "gives_segments",
     "import_library",
     "load_module",
     "plain_config",
+    "quiet",
     "read_config",
     "read_tokenizer",
+    "tokenizer_content",
 ]
 
 FETCHED = ("*.json", "*.safetensors", "*.txt", "*.model")
@@ -77,10 +80,14 @@ def read_config(folder: Path) -> Any:
     return _called(folder, import_library("transformers").AutoConfig.from_pretrained, local_files_only=True)
 
 
-def read_tokenizer(folder: Path) -> tuple[str, int]:
-    """The content of the tokenizer.json of a folder (made from older files if need be), and its largest length."""
-    tokenizer = _called(folder, import_library("transformers").AutoTokenizer.from_pretrained, local_files_only=True)
-    return tokenizer_content(tokenizer), int(tokenizer.model_max_length)
+def read_tokenizer(folder: Path) -> Any:
+    """The tokenizer in a folder."""
+    return _called(folder, import_library("transformers").AutoTokenizer.from_pretrained, local_files_only=True)
+
+
+def gives_segments(tokenizer: Any) -> bool:
+    """Whether its models are told which part of a pair a token belongs to."""
+    return "token_type_ids" in getattr(tokenizer, "model_input_names", ["token_type_ids"])
 
 
 def tokenizer_content(tokenizer: Any) -> str:
@@ -113,7 +120,7 @@ def build_module(config: Mapping[str, Any], *, classifier: bool) -> Any:
     auto = transformers.AutoModelForSequenceClassification if classifier else transformers.AutoModel
     kept = plain_config(config)
     try:
-        with _quiet():
+        with quiet():
             made = transformers.AutoConfig.for_model(**kept)
             return auto.from_config(made, trust_remote_code=False, attn_implementation=_attention(auto, made))
     except Exception as error:
@@ -143,14 +150,14 @@ def _attention(auto: Any, config: Any) -> str:
 
 def _called(folder: Path, load: Any, **options: Any) -> Any:
     try:
-        with _quiet():
+        with quiet():
             return load(str(folder), trust_remote_code=False, **options)
     except Exception as error:
         raise ModelError(f"transformers can't read {folder}: {first_line(error)}") from error
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without the library's progress bars, advice and warnings."""
     logging = import_library("transformers").utils.logging
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -28,14 +29,18 @@ class TransformerEncoder(TextEncoder):
 
     Args:
         pooling: "mean" over all tokens, special ones included, or the "first" token; None for a sequence classifier.
+        segments: Whether the module is told which part of a pair a token belongs to, if it can be.
     """
 
-    def __init__(self, module: nn.Module, tokeniser: FastTokeniser, pooling: Pooling | None) -> None:
+    def __init__(
+        self, module: nn.Module, tokeniser: FastTokeniser, pooling: Pooling | None, *, segments: bool = True
+    ) -> None:
         super().__init__()
         self.module = module
         self.pooling = pooling
         taken = inspect.signature(module.forward).parameters
-        self.takes_segments = "token_type_ids" in taken and getattr(module.config, "type_vocab_size", 0) > 1
+        several = getattr(module.config, "type_vocab_size", 0) > 1
+        self.takes_segments = segments and several and "token_type_ids" in taken
         self.tokeniser: FastTokeniser = tokeniser
         if tokeniser.content:
             self._check_vocabulary()
@@ -75,7 +80,7 @@ class TransformerEncoder(TextEncoder):
 
     def get_extra_state(self) -> Tensor:
         """The tokenizer.json, as bytes: torch puts it among the weights."""
-        return torch.frombuffer(bytearray(self.tokeniser.content.encode()), dtype=torch.uint8).clone()
+        return torch.from_numpy(np.frombuffer(self.tokeniser.content.encode(), np.uint8).copy())
 
     def set_extra_state(self, state: Any) -> None:
         """The tokenizer.json from a file of weights."""
@@ -128,6 +133,6 @@ def freeze_layers(module: nn.Module, count: int, name: str) -> None:
     stacks = [layer for layer in module.modules() if isinstance(layer, nn.ModuleList) and len(layer) == depth]
     blocks += list(stacks[0]) if stacks else []
     if count > len(blocks):
-        raise ModelError(f"freeze is {count}, but {name} has {len(blocks)} layers, its embeddings among them")
+        raise ModelError(f"freeze is {count}; of {name}, {len(blocks)} can be frozen: its embeddings and what follows")
     for block in blocks[:count]:
         block.requires_grad_(False)

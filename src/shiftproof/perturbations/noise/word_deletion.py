@@ -98,7 +98,7 @@ class WordDeletion(Noise):
         k = np.ceil(np.log(bound) / math.log(self.q)) + 1
         for _ in range(4):
             k = np.where((k >= 0) & (self.q ** np.maximum(k, 0) <= bound), k - 1, k)
-        return np.maximum(k, -1.0)
+        return np.asarray(np.maximum(k, -1.0))
 
     @property
     def _threshold(self) -> int:
