@@ -178,7 +178,7 @@ def test_mistakes_in_a_folder(tmp_path: Path, run: Call, capsys: pytest.CaptureF
     capsys.readouterr()
     code, out, err = run("attack", "--data", "signed-reviews", "--model", "hf:m", "--threat", "l2:1", "--limit", "2")
     assert (code, out, err.count("\n")) == (1, "", 1)
-    assert "transformers can't read m" in err
+    assert "transformers can't read " in err
     assert not Path("runs").exists()
     tiny_folder(tmp_path / "n", tokenizer=tiny_tokenizer([f"word{i}" for i in range(90)]))
     with pytest.raises(ModelError, match="numbers tokens up to 146, but the model's embedding has 96 rows"):
@@ -186,8 +186,8 @@ def test_mistakes_in_a_folder(tmp_path: Path, run: Call, capsys: pytest.CaptureF
     (tmp_path / "empty").mkdir()
     with pytest.raises(ModelError, match="empty holds no config.json"):
         sp.load_model("hf:empty", REVIEWS)
-    with pytest.raises(ModelError, match="there is no folder ./missing"):
-        sp.load_model("hf:./missing", REVIEWS)
+    with pytest.raises(ModelError, match="there is no folder missing/folder/here, and"):
+        sp.load_model("hf:missing/folder/here", REVIEWS)
     with pytest.raises(UsageError, match="the name behind 'hf:' is empty"):
         sp.load_model("hf:", REVIEWS)
 

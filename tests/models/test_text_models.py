@@ -54,6 +54,9 @@ def test_a_text_gets_one_answer_whatever_is_beside_it(name: str) -> None:
     assert bool(together.isfinite().all())
     # with gradients nothing is left out or sorted
     assert torch.allclose(model(encode(TEXTS)), together, atol=1e-5)
+    # weights are those of the seed
+    assert torch.equal(build(name, seed=0).eval()(encode(TEXTS)), model(encode(TEXTS)))
+    assert not torch.equal(build(name, seed=1).eval()(encode(TEXTS)), model(encode(TEXTS)))
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in MODELS if entry.cls.kind == "text"])

@@ -31,7 +31,7 @@ __all__ = [
 
 FETCHED = ("*.json", "*.safetensors", "*.txt", "*.model")
 """What is fetched of a model of the hub: no pickles, no code."""
-_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 _NOT_KEPT = {"auto_map", "quantization_config", "transformers_version", "torch_dtype", "dtype", "use_kernels"}
 
 
