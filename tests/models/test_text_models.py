@@ -138,6 +138,11 @@ def test_minilm_knows_what_words_mean(tmp_path: Path) -> None:
         good, great, car = encoder_of(model)(encode(["a good film", "a great movie", "the engine of a car"]))
     alike = nn.functional.cosine_similarity
     assert float(alike(good, great, 0)) > 0.6 > float(alike(good, car, 0))
+    nearest = encoder_of(model).neighbours("Good", 8)
+    assert len(nearest) == 8
+    assert {"great", "bad"} <= set(nearest)
+    assert "good" not in nearest
+    assert encoder_of(model).neighbours("qwertz", 8) == []
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     sources = sp.Domains("two", [one.subset(range(40)) for one in REVIEWS][:2])
     sp.train(model, sources, recipe={"steps": 2, "batch": 2, "lr": 1e-3})

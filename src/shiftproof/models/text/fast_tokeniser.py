@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -37,6 +37,11 @@ class FastTokeniser(Tokeniser):
         """The largest number of a token."""
         return max(_compiled(self.content, None).get_vocab().values(), default=0)
 
+    @property
+    def words(self) -> Mapping[str, int]:
+        """Tokens that are a whole word of letters, and their numbers."""
+        return _words(self.content)
+
     def tokens(self, texts: Sequence[str]) -> Tokens:
         """Tokens of texts or pairs of texts."""
         inputs = [_input(text) for text in texts]
@@ -59,6 +64,14 @@ def _input(text: str) -> str | tuple[str, str]:
     """A text, or the two parts of a pair; a row of bytes may hold more parts, which then belong to the second."""
     first, *rest = parts_of(text)
     return (first, " ".join(rest)) if rest else first
+
+
+@lru_cache(8)
+def _words(content: str) -> Mapping[str, int]:
+    vocabulary: dict[str, int] = _compiled(content, None).get_vocab()
+    # byte pairs and sentence pieces mark where a word begins, WordPiece where it goes on
+    marked = {token[1:]: number for token, number in vocabulary.items() if token[:1] in ("\u0120", "\u2581")}
+    return {token: number for token, number in (marked or vocabulary).items() if token.isalpha()}
 
 
 @lru_cache(8)

@@ -58,6 +58,22 @@ class TransformerEncoder(TextEncoder):
         """Representations, or logits, of embedded tokens."""
         return self._read(tokens, inputs_embeds=embedded)
 
+    def neighbours(self, word: str, count: int) -> list[str]:
+        """Words of the vocabulary whose embeddings have the smallest angles to that of a word; none if it is not there.
+
+        Upper case is looked for as it is, then in lower case.
+        """
+        words, weights = self.tokeniser.words, getattr(self._embedding, "weight", None)
+        number = words.get(word, words.get(word.lower()))
+        if number is None or weights is None or not count:
+            return []
+        others = {own: name for name, own in words.items() if own != number}
+        numbers = torch.tensor(list(others), device=weights.device)
+        with torch.no_grad():
+            alike = nn.functional.cosine_similarity(weights[numbers], weights[number][None])
+        nearest = alike.topk(min(count, len(others))).indices.cpu()
+        return [others[int(own)] for own in numbers.cpu()[nearest]]
+
     def read_directly(self, tokens: Tokens) -> Tensor:
         """The same by the way on which the module itself looks up its embeddings, to compare with."""
         return self._read(tokens, input_ids=tokens.ids)
