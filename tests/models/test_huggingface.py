@@ -19,6 +19,7 @@ from shiftproof.models import TextModel
 from shiftproof.models.labels import match_classes
 from shiftproof.models.load import check_trained, starts_by_chance
 from shiftproof.perturbations.text import encode, plain
+from shiftproof.runs.trust import Trust
 from shiftproof.testing import check_model
 
 transformers = pytest.importorskip("transformers")
@@ -241,6 +242,13 @@ def test_a_file_can_not_choose_what_is_run_or_fetched(tmp_path: Path, monkeypatc
     path.with_suffix(".json").write_text(json.dumps(card))
     with pytest.raises(ModelError, match="do not fit into memory"):
         sp.load_model(f"file:{path}")
+
+
+def test_a_run_may_name_a_folder_of_this_machine_but_no_model_of_the_hub(tmp_path: Path) -> None:
+    tiny_folder(tmp_path / "m")
+    Trust().check(tmp_path, "signed-reviews", [(f"hf:{tmp_path / 'm'}", {})])
+    with pytest.raises(UsageError, match="names hf:some/model. Code is not run, and nothing is fetched"):
+        Trust().check(tmp_path, "signed-reviews", [("hf:some/model", {})])
 
 
 def test_a_damaged_tokeniser_is_one_sentence(tmp_path: Path) -> None:
