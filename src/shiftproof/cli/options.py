@@ -34,9 +34,11 @@ Data = Annotated[
     str, typer.Option("--data", help="A data set's name, folder:PATH, table:PATH or hf:NAME. See: shiftproof data ls")
 ]
 TrainedModel = Annotated[
-    str, typer.Option("--model", help="file:PATH of a trained model, or python:PKG.MOD:FN.", show_default=False)
+    str, typer.Option("--model", help="file:PATH of a trained model, hf:PATH or python:PKG.MOD:FN.", show_default=False)
 ]
-NewModel = Annotated[str, typer.Option("--model", help="mlp, cnn, ..., file:PATH, timm:NAME or python:PKG.MOD:FN.")]
+NewModel = Annotated[
+    str, typer.Option("--model", help="mlp, cnn, ..., file:PATH, hf:PATH, timm:NAME, python:PKG.MOD:FN.")
+]
 Architecture = Annotated[
     str | None,
     typer.Option(

@@ -5,6 +5,7 @@ from shiftproof.models.layers import Gray, Normalized
 from shiftproof.models.load import load_model, read_card
 from shiftproof.models.networks.architecture import MODELS, Architecture, NetworkBlueprint, build_model
 from shiftproof.models.split import SplitModel, blueprint_of
+from shiftproof.models.text_model import TextModel
 
 __all__ = [
     "MODELS",
@@ -13,6 +14,7 @@ __all__ = [
     "NetworkBlueprint",
     "Normalized",
     "SplitModel",
+    "TextModel",
     "blueprint_of",
     "build_model",
     "load_model",

@@ -104,7 +104,8 @@ def load_weights(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> No
     for name, tensor in wanted.items():
         if name not in tensors:
             raise ModelError(f"{path} is for another architecture: it has no tensor {name!r}")
-        if tensors[name].shape != tensor.shape:
+        # what a layer keeps besides its weights, such as a tokeniser, has any length
+        if tensors[name].shape != tensor.shape and not name.endswith("_extra_state"):
             raise ModelError(
                 f"{path} is for other shapes: {name!r} is {_shape(tensors[name])} in the file "
                 f"and {_shape(tensor)} in the model"

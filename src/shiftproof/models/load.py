@@ -1,4 +1,4 @@
-"""Models from a text: a name of the catalogue, `file:PATH`, `timm:NAME`, or `python:PACKAGE.MODULE:FUNCTION`."""
+"""Models by a name of the catalogue, `file:PATH`, `hf:PATH`, `timm:NAME`, or `python:PACKAGE.MODULE:FUNCTION`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ from shiftproof.errors import ModelError, ShiftproofError, UnknownName, UsageErr
 from shiftproof.execution import read_json
 from shiftproof.models.files import load_weights, read_weights
 from shiftproof.models.heads import Head
+from shiftproof.models.huggingface import (
+    HuggingFaceBlueprint,
+    build_huggingface,
+    huggingface_options,
+    is_classifier,
+)
 from shiftproof.models.networks.architecture import MODELS, NetworkBlueprint, build_model, split_options
 from shiftproof.models.split import Origin, SplitModel, set_origin
 from shiftproof.models.timm import TimmBlueprint, build_timm, has_new_head, timm_options
@@ -37,6 +43,9 @@ def load_model(spec: str, domains: Domains | Domain | None = None, *, seed: int 
       ``head="free"``, keep its encoder and put a fresh head on it, for the classes and the image size of `domains`;
     - ``timm:resnet18``: a network of the timm library for `domains`, with its normalisation inside. With
       ``pretrained=True`` it has published weights, and its own last layer unless options of `Head` ask for a new one;
+    - ``hf:bert-folder``: a model of the transformers library for text, from a folder that save_pretrained wrote, or a
+      name of the hub. A sequence classifier is taken as it is; an encoder, or one with options of `Head`, gets a new
+      head;
     - ``python:package.module:function``: what your function returns when it is called without arguments.
     """
     check_options(spec, options)
@@ -50,6 +59,8 @@ def load_model(spec: str, domains: Domains | Domain | None = None, *, seed: int 
         )
     if spec.startswith("timm:"):
         return build_timm(spec, domains, seed=seed, **options)
+    if spec.startswith("hf:"):
+        return build_huggingface(spec, domains, seed=seed, **options)
     return build_model(spec, domains, seed=seed, **options)
 
 
@@ -69,12 +80,13 @@ def check_options(spec: str, options: Mapping[str, Any]) -> None:
             raise UsageError(f"{spec} takes no options, but {', '.join(options)} was given")
     elif spec.startswith("timm:"):
         timm_options(spec, options)
+    elif spec.startswith("hf:"):
+        huggingface_options(spec, options)
     elif spec not in MODELS and Path(spec).exists():
         raise UsageError(f"{spec!r} is not the name of a model, but there is such a path: did you mean 'file:{spec}'?")
     elif spec not in MODELS:
-        raise UnknownName(
-            "model", spec, [*(entry.name for entry in MODELS), "file:PATH", "timm:NAME", "python:PKG.MOD:FN"]
-        )
+        prefixed = ["file:PATH", "hf:PATH", "timm:NAME", "python:PKG.MOD:FN"]
+        raise UnknownName("model", spec, [*(entry.name for entry in MODELS), *prefixed])
     else:
         split_options(spec, options)
 
@@ -85,6 +97,10 @@ def check_trained(spec: str, options: Mapping[str, Any]) -> None:
         raise UsageError(
             f"{spec} {'gets a new head' if has_new_head(options) else 'starts from random weights'}, which is "
             "untrained: 'shiftproof train' trains it (published weights: --set model.pretrained=true)"
+        )
+    if spec.startswith("hf:") and not is_classifier(spec, options):
+        raise UsageError(
+            f"{spec} is no trained classifier, or gets a new head or random weights: 'shiftproof train' trains it"
         )
     head, _ = _without_head(options)
     if spec.startswith("file:") and head:
@@ -97,6 +113,8 @@ def starts_by_chance(spec: str, options: Mapping[str, Any]) -> bool:
     """Whether a model's encoder starts from random weights: of a file, a function or published weights it does not."""
     if spec.startswith("timm:"):
         return not timm_options(spec, options)[2].pretrained
+    if spec.startswith("hf:"):
+        return huggingface_options(spec, options)[1].weights == "none"
     if spec not in MODELS:
         return False
     return bool({**MODELS[spec].options, **options}.get("weights", "none") == "none")
@@ -195,11 +213,12 @@ def _rebuild(path: Path, card: dict[str, Any], domains: Domains | Domain | None)
             f"file says so; if you trust that code, name it yourself: --set model.architecture={name} "
             f"(architecture={name!r} in Python)"
         )
-    kind = TimmBlueprint if str(record.get("name")).startswith("timm:") else NetworkBlueprint
-    blueprint = kind.from_dict(record)
+    kinds: dict[str, type[NetworkBlueprint]] = {"timm": TimmBlueprint, "hf": HuggingFaceBlueprint}
+    blueprint = kinds.get(str(record.get("name")).partition(":")[0], NetworkBlueprint).from_dict(record)
     if domains is not None and not blueprint.fits(domains):
-        seen = f"the data has {domains.shape}" if domains.kind == "image" else f"{domains.name!r} holds {domains.kind}"
-        raise ModelError(f"{path} takes inputs of shape {blueprint.shape}, but {seen}")
+        if blueprint.kind != domains.kind:
+            raise ModelError(f"{path} takes {blueprint.kind} data, and {domains.name!r} holds {domains.kind} data")
+        raise ModelError(f"{path} takes inputs of shape {blueprint.shape}, but the data has {domains.shape}")
     return blueprint.build(published=False)
 
 

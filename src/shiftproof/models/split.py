@@ -93,8 +93,11 @@ class SplitModel(nn.Module):
         shape, classes = domains.shape, len(domains.classes)
         encoder, architecture = self.encoder, blueprint_of(self)
         if architecture is not None:
-            before, architecture = architecture.shape, architecture.with_shape(shape, classes, head)
-            encoder = encoder if before == shape else _resize_encoder(encoder, before, architecture)
+            if architecture.kind != domains.kind:
+                raise ModelError(f"the encoder takes {architecture.kind} data, but {domains.name!r} is {domains.kind}")
+            before, fits = architecture.shape, architecture.fits(domains)
+            architecture = architecture.with_shape(shape, classes, head)
+            encoder = encoder if fits else _resize_encoder(encoder, before, architecture)
         representation = _representation(encoder, shape)
         with seeded_globals(seed, "initialisation", "head"):
             layers = head.build(representation.shape[1], classes)

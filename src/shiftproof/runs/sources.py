@@ -62,7 +62,7 @@ def as_data(value: Any) -> DataSet:
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A model by name (mlp, file:PATH, timm:NAME, python:PKG.MOD:FN) with its options, or one that was handed over.
+    """A model by name (mlp, file:PATH, hf:PATH, timm:NAME, ...) with its options, or one that was handed over.
 
     `known` is what is known of a model that was handed over: the record that a file would have beside it.
     """
@@ -102,6 +102,8 @@ class ModelSource:
     @property
     def title(self) -> str:
         """What tables call it: the function, the file, or the folder of a file that is called model."""
+        if self.name.startswith("hf:"):
+            return Path(self.name.removeprefix("hf:")).name or "model"
         if not self.name.startswith("file:"):
             return self.name.rsplit(":", 1)[-1] or "model"
         path = Path(self.name.removeprefix("file:")).resolve()
@@ -132,5 +134,6 @@ class ModelSource:
 
     def identity(self) -> dict[str, Any]:
         """The same with the content of a file: other weights under its name are another model."""
-        content = {"sha256": file_hash(model_path(self.name))} if self.name.startswith("file:") else {}
-        return self.to_config() | content
+        path = Path(self.name.removeprefix("hf:")) / "model.safetensors" if self.name.startswith("hf:") else None
+        path = model_path(self.name) if self.name.startswith("file:") else path
+        return self.to_config() | ({"sha256": file_hash(path)} if path is not None and path.is_file() else {})

@@ -24,7 +24,7 @@ class Trust:
     """What the user has said: models of the folder that he has repeated, or that all that it names is trusted.
 
     A run that comes from elsewhere must not choose what code runs here (python:PKG.MOD:FN), nor what is fetched (data
-    of hf:NAME, published weights of timm:NAME).
+    and models of hf:NAME, published weights of timm:NAME).
     """
 
     models: tuple[str, ...] = ()
@@ -58,7 +58,8 @@ def _foreign(name: str, options: Mapping[str, Any]) -> Iterator[str]:
     """The names behind a model whose loading would run code of others, or fetch weights."""
     published = options.get("pretrained", False) is not False
     for one in _names(name, options):
-        if not (
-            one in MODELS or one == GIVEN or one.startswith("file:") or (one.startswith("timm:") and not published)
-        ):
+        unpublished = one.startswith("timm:") and not published
+        # a model of transformers in a folder of this machine is read as a file is; one of the hub would be fetched
+        local = one.startswith("file:") or (one.startswith("hf:") and Path(one.removeprefix("hf:")).is_dir())
+        if not (one in MODELS or one == GIVEN or local or unpublished):
             yield one

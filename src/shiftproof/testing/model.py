@@ -5,19 +5,22 @@ from __future__ import annotations
 import copy
 import random
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftproof.certification.checks import check_classifier, reference_inputs
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ConformanceError, ShiftproofError
 from shiftproof.execution import single_threaded
-from shiftproof.models import blueprint_of, load_model, save_model
+from shiftproof.models import SplitModel, blueprint_of, load_model, save_model
 from shiftproof.models.outputs import check_copyable, logits_of
 from shiftproof.models.reference import Reference
+from shiftproof.models.text import text_encoder_of
 from shiftproof.testing.require import require
 
 __all__ = ["check_model"]
@@ -31,7 +34,9 @@ def check_model(model: nn.Module, domain: Domain | Domains, *, gradients: bool =
     It returns finite logits, N x classes, for any batch size; what it says of an input depends on nothing else: not on
     the batch, its order, earlier calls, or a visit to train mode. It leaves inputs and global random state alone. A
     copy, and a model of the catalogue that was saved and loaded, is the same function. Its outputs have gradients with
-    respect to the inputs, which attacks follow; for a model that is not made for that, say `gradients=False`.
+    respect to the inputs, which attacks follow; for a model that is not made for that, say `gradients=False`. A model
+    of text answers the empty text, does not depend on how far texts are filled up, and has gradients with respect to
+    the embeddings of its tokens.
 
     >>> from shiftproof import build_model, load_domains
     >>> digits = load_domains("digits")
@@ -49,6 +54,8 @@ def check_model(model: nn.Module, domain: Domain | Domains, *, gradients: bool =
             _check_function(name, own, reference_inputs(samples))
             _check_side_effects(name, own, reference_inputs(samples))
             _check_copies(name, own, reference_inputs(samples))
+            if samples.kind == "text":
+                _check_texts(name, own, samples)
             if gradients:
                 _check_gradients(name, own, reference_inputs(samples))
     except ConformanceError:
@@ -74,6 +81,18 @@ def _check_function(name: str, model: nn.Module, inputs: Tensor) -> None:
     require(
         reference.agrees(logits_of(model, inputs).float().cpu()), f"{name} is another function after train() and eval()"
     )
+
+
+def _check_texts(name: str, model: nn.Module, domain: Domain) -> None:
+    """Widths of rows, and the text without a word."""
+    inputs = domain.take(np.arange(min(len(domain), _BATCHES[-1])))[0]
+    reference = Reference.of(model, inputs)
+    wider = logits_of(model, F.pad(inputs, (0, 7))).float().cpu()
+    alone = [logits_of(model, row[None, : max(1, int((row != 0).sum()))]).float().cpu() for row in inputs]
+    for logits in (wider, torch.cat(alone)):
+        require(reference.agrees(logits), f"{name}: the output for a text depends on how far its row is filled up")
+    empty = logits_of(model, torch.zeros(2, domain.shape[0]))
+    require(bool(empty.isfinite().all()), f"{name} does not answer the empty text")
 
 
 def _check_side_effects(name: str, model: nn.Module, inputs: Tensor) -> None:
@@ -109,14 +128,25 @@ def _check_copies(name: str, model: nn.Module, inputs: Tensor) -> None:
 
 def _check_gradients(name: str, model: nn.Module, inputs: Tensor) -> None:
     weight = next((one for one in model.parameters() if one.is_floating_point()), inputs)
-    points = inputs.to(weight.device, weight.dtype, copy=True).requires_grad_()
+    points, follow = _differentiable(model, inputs.to(weight.device, weight.dtype, copy=True))
+    place = "the inputs" if text_encoder_of(model) is None else "the embeddings of tokens"
     hint = "attacks that follow gradients find nothing (gradients=False if that is meant)"
     with torch.enable_grad():
-        logits: Tensor = model(points.clone())
-        require(logits.requires_grad, f"{name}: outputs have no gradient with respect to the inputs, so that {hint}")
+        logits = follow(points.clone())
+        require(logits.requires_grad, f"{name}: outputs have no gradient with respect to {place}, so that {hint}")
         # a constant would cancel where outputs sum to 1
         mixture = torch.linspace(1, 2, logits.shape[1], dtype=logits.dtype, device=logits.device)
         (slopes,) = torch.autograd.grad(logits, points, mixture.expand_as(logits), allow_unused=True)
-    require(slopes is not None, f"{name}: outputs have no gradient with respect to the inputs, so that {hint}")
-    require(bool(slopes.isfinite().all()), f"{name}: a gradient with respect to the inputs is not finite")
-    require(bool(slopes.any()), f"{name}: all gradients with respect to the inputs are 0, so that {hint}")
+    require(slopes is not None, f"{name}: outputs have no gradient with respect to {place}, so that {hint}")
+    require(bool(slopes.isfinite().all()), f"{name}: a gradient with respect to {place} is not finite")
+    require(bool(slopes.any()), f"{name}: all gradients with respect to {place} are 0, so that {hint}")
+
+
+def _differentiable(model: nn.Module, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """What gradients are taken with respect to, and what follows it: the inputs, or the embeddings of a text."""
+    encoder = text_encoder_of(model)
+    if encoder is None:
+        return inputs.requires_grad_(), model
+    tokens = encoder.tokens(inputs)
+    head = model.head if isinstance(model, SplitModel) and model.encoder is encoder else nn.Identity()
+    return encoder.embed(tokens).detach().requires_grad_(), lambda points: head(encoder.encode(points, tokens))

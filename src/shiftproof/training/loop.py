@@ -69,7 +69,8 @@ def train(
     validation = Validation.of(domains, recipe, rule, objective, seed, model, layout)
     identity = identity_of(model, domains, objective, recipe, rule, seed) | {"validation": validation.samples}
     state = (checkpoint and read_checkpoint(checkpoint, identity)) or State(identity, torch.get_num_threads())
-    optimiser = make_optimiser(model.parameters(), recipe)
+    # layers that a model keeps frozen are none of the optimiser's
+    optimiser = make_optimiser([one for one in model.parameters() if one.requires_grad], recipe)
     if state.step:
         model.load_state_dict(state.model)
         optimiser.load_state_dict(state.optimiser)

@@ -4,6 +4,7 @@ from shiftproof.models.networks.architecture import MODELS, Architecture
 from shiftproof.models.networks.cnn import CNN
 from shiftproof.models.networks.cnn_cayley import CNNCayley
 from shiftproof.models.networks.efficientnet import EfficientNetLite0
+from shiftproof.models.networks.minilm import MiniLM
 from shiftproof.models.networks.mlp import MLP
 from shiftproof.models.networks.mlp_cayley import MLPCayley
 from shiftproof.models.networks.resnet import PreActResNet18
@@ -19,6 +20,7 @@ __all__ = [
     "CNNCayley",
     "EfficientNetLite0",
     "MLPCayley",
+    "MiniLM",
     "PreActResNet18",
     "TextCNN",
     "TextTransformer",

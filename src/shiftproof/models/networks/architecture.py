@@ -76,6 +76,8 @@ class NetworkBlueprint(Blueprint):
         Without `published` no published weights are read, for a model that gets other ones.
         """
         shape = (1, *self.shape[1:]) if self.front.gray else self.shape
+        if self.kind == "text" and self.front != Front():
+            raise ModelError(f"model {self.name!r} reads text: gray, mean and std are for images")
         front = self.front.layers(self.shape[0])
         fresh = {"weights": "none"} if not published and "weights" in MODELS[self.name].options else {}
         network = MODELS.create(self.name, {**self.options, **fresh})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -14,6 +14,9 @@ from shiftproof.models.text.tokens import Tokeniser, Tokens
 from shiftproof.perturbations.text import decode
 
 __all__ = ["TextEncoder", "text_encoder_of"]
+
+GROUP_TOKENS = 2048
+"""Tokens that are read at once, those that fill up included: what a larger batch computes does not stay in caches."""
 
 
 class TextEncoder(nn.Module, ABC):
@@ -66,14 +69,16 @@ class TextEncoder(nn.Module, ABC):
         tokens = self.tokens(rows)
         if self.training or torch.is_grad_enabled() or len(rows) < 2:
             return self.encode(self.embed(tokens), tokens)
-        # texts that are thinned to a few words are often the same: each is read once
-        ids = torch.where(tokens.real, tokens.ids, -1)
+        # texts that are thinned to a few words are often the same: each is read once, beside others of its length
+        ids = torch.where(tokens.real, tokens.ids * (1 + tokens.segment.max()) + tokens.segment, -1)
         _, place = torch.unique(ids, dim=0, return_inverse=True)
         first = torch.full((int(place.max()) + 1,), len(rows)).scatter_reduce(
             0, place.cpu(), torch.arange(len(rows)), "amin"
         )
-        once = tokens.rows(first.to(ids.device))
-        return self.encode(self.embed(once), once)[place]
+        lengths, order = tokens.real.sum(1).cpu()[first].sort(stable=True)
+        groups = [tokens.rows(first[order[start:end]].to(ids.device)) for start, end in _groups(lengths.tolist())]
+        read = torch.cat([self.encode(self.embed(group), group) for group in groups])
+        return read[order.argsort().to(ids.device)[place]]
 
     @staticmethod
     def _checked(rows: Tensor, embedded: Tensor, tokens: Tokens) -> tuple[Tensor, Tokens]:
@@ -83,6 +88,16 @@ class TextEncoder(nn.Module, ABC):
                 "embeddings can't be moved"
             )
         return embedded, tokens
+
+
+def _groups(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Where groups of rows begin and end, of rows that are sorted by their length: each is small once filled up."""
+    start = 0
+    for row, length in enumerate(lengths):
+        if row > start and (row + 1 - start) * length > GROUP_TOKENS:
+            yield start, row
+            start = row
+    yield start, len(lengths)
 
 
 def text_encoder_of(model: nn.Module) -> TextEncoder | None:

@@ -31,10 +31,14 @@ class Tokens(NamedTuple):
     """Where there is a token of the text itself, which an attack may move."""
     cut: Tensor
     """How many tokens of each text did not fit (N)."""
+    segment: Tensor
+    """Which part of a pair a token belongs to: 0 or 1; 0 in a text that is no pair."""
 
     def rows(self, chosen: Tensor) -> Tokens:
-        """Some of the texts."""
-        return Tokens(*(part[chosen] for part in self))
+        """Some of the texts, filled up to the longest of them."""
+        part = Tokens(*(column[chosen] for column in self))
+        longest = max(1, int(part.real.sum(1).max())) if len(chosen) else 1
+        return Tokens(*(column if column.ndim == 1 else column[:, :longest] for column in part))
 
 
 class Tokeniser(ABC):
@@ -58,12 +62,15 @@ class HashTokeniser(Tokeniser):
     def tokens(self, texts: Sequence[str]) -> Tokens:
         """Tokens of texts or pairs of texts."""
         numbers = [
-            [number for part in parts_of(text) for number in (1, *(_hashed(w, self.vocabulary) for w in _split(part)))]
+            [[1, *(_hashed(word, self.vocabulary) for word in _split(part))] for part in parts_of(text)]
             for text in texts
         ]
-        cut = [max(0, len(one) - self.length) for one in numbers]
-        ids = padded([one[: self.length] for one in numbers])
-        return Tokens(ids, ids > 0, ids > 1, torch.tensor(cut))
+        joined = [[number for part in parts for number in part] for parts in numbers]
+        cut = [max(0, len(one) - self.length) for one in joined]
+        ids = padded([one[: self.length] for one in joined])
+        first = torch.tensor([len(parts[0]) for parts in numbers])
+        segment = (torch.arange(ids.shape[1]) >= first[:, None]) & (ids > 0)
+        return Tokens(ids, ids > 0, ids > 1, torch.tensor(cut), segment.long())
 
 
 def padded(numbers: Sequence[Sequence[int]]) -> Tensor:
