@@ -203,7 +203,7 @@ class Deaf(Words):
     ("kind", "sentence"),
     [
         (Width, "Width: the output for a text depends on how far its row is filled up"),
-        (Mute, "Mute: the model returns values that are not numbers"),
+        (Mute, "Mute does not answer the empty text"),
         (Deaf, "Deaf: outputs have no gradient with respect to the embeddings of tokens"),
     ],
 )

@@ -24,7 +24,8 @@ from shiftproof.statistics import lower_bound, upper_bound
 from shiftproof.testing import check_objective
 from shiftproof.types import Batch
 
-ALL = [as_noise(f"{entry.name}:0.3") for entry in NOISES] + [noise.Scaling(0.3, log=True), noise.DCT(0.3, k=3)]
+EVERY = [as_noise(f"{entry.name}:0.3") for entry in NOISES] + [noise.Scaling(0.3, log=True), noise.DCT(0.3, k=3)]
+ALL = [each for each in EVERY if each.kind == "image"]
 DEFORMATIONS = [each for each in ALL if not each.additive]
 N = 100_000
 
@@ -55,7 +56,7 @@ def test_a_radius_near_certainty_keeps_its_digits() -> None:
     assert radius == pytest.approx(-ndtri([1e-30, 1e-300]))
 
 
-@pytest.mark.parametrize("each", ALL, ids=repr)
+@pytest.mark.parametrize("each", EVERY, ids=repr)
 def test_radii_grow_with_the_votes_and_are_never_undefined(each: Noise) -> None:
     miss, rival = np.meshgrid([0.0, 1e-12, 0.2, 0.5, 0.7, 1.0], [0.0, 1e-12, 0.2, 0.5, 1.0], indexing="ij")
     radius = each.radius(miss, rival)

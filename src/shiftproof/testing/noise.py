@@ -12,14 +12,16 @@ from torch import Tensor
 from shiftproof.perturbations.noise import Noise, draw
 from shiftproof.perturbations.noise.noise import Law
 from shiftproof.perturbations.norms import DUALS
+from shiftproof.perturbations.text import encode
 from shiftproof.rng import numpy_generator, torch_generator
 from shiftproof.statistics import upper_bound
 from shiftproof.testing.require import require, require_method
 
 __all__ = ["check_noise"]
 
-_SHAPE = (3, 12, 10)
-_COUNT = 6
+_SHAPES = {"image": (3, 12, 10), "text": (40,)}
+_TEXTS = ("one two three four five", "six", "", "seven eight", "nine ten", "eleven twelve thirteen")
+_COUNT = len(_TEXTS)
 _DRAWS = 20_000
 _ALPHA = 1e-9
 """How likely one bound on a vote is wrong: so seldom that a radius above the truth is a mistake of the noise."""
@@ -31,7 +33,7 @@ def check_noise(noise: Noise) -> None:
     """Whether a noise keeps its promises.
 
     A frozen dataclass that can be written down and made again; draws of the size it states; no change for parameters of
-    0; an image that depends on its own parameters only; radii that shrink with the votes against a class, and say
+    0 (coins of 1, for words); an input that depends on its own parameters only; radii that shrink with the votes against a class, and say
     nothing without a majority; in l2, l1 and linf none above the true one of linear classifiers of the parameters.
     """
     name = type(noise).__name__
@@ -49,19 +51,25 @@ def _check_facts(name: str, noise: Noise) -> None:
     require(0 < noise.scale < math.inf, f"{name} has the scale {noise.scale!r}; it should be a finite number above 0")
     require(bool(noise.norm and noise.units), f"{name} does not say in which norm and units its radius is")
     require("radius" in noise.claim, f"{name} does not say in its claim what holds below the radius")
-    size = noise.size(_SHAPE)
-    require(isinstance(size, int) and size > 0, f"{name} draws {size!r} numbers for an image of shape {_SHAPE}")
+    require(noise.kind in _SHAPES, f"{name} changes {noise.kind!r}; known are {', '.join(_SHAPES)}")
+    shape = _SHAPES[noise.kind]
+    size = noise.size(shape)
+    require(isinstance(size, int) and size > 0, f"{name} draws {size!r} numbers for an input of shape {shape}")
 
 
 def _check_apply(name: str, noise: Noise) -> None:
-    images = torch.rand(_COUNT, *_SHAPE, generator=torch_generator(0, "testing", "noise"))
+    shape = _SHAPES[noise.kind]
+    images = torch.rand(_COUNT, *shape, generator=torch_generator(0, "testing", "noise"))
+    if noise.kind == "text":
+        images = encode(_TEXTS, shape[0])
     before, state = images.clone(), torch.get_rng_state()
-    zeros = torch.zeros(_COUNT, noise.size(_SHAPE))
-    unchanged = noise.apply(images, zeros)
+    # a coin of a word that is as large as can be lets it stay
+    neutral = torch.full((_COUNT, noise.size(shape)), float(noise.kind == "text"))
+    unchanged = noise.apply(images, neutral)
     shown = f"{tuple(unchanged.shape)} of {unchanged.dtype}"
     same_form = unchanged.shape == images.shape and unchanged.dtype == images.dtype
     require(same_form, f"{name} makes {shown} out of images of shape {tuple(images.shape)} of {images.dtype}")
-    require(_near(unchanged, images, _IDENTITY), f"{name} changes images although all parameters are 0")
+    require(_near(unchanged, images, _IDENTITY), f"{name} changes inputs although no parameter says so")
     parameters = _parameters(noise, _COUNT)
     noisy = noise.apply(images, parameters)
     require(not _near(noisy, images, _IDENTITY), f"{name} changes nothing")
@@ -71,7 +79,7 @@ def _check_apply(name: str, noise: Noise) -> None:
         alone = noise.apply(images[row : row + 1], parameters[row : row + 1])
         require(_near(alone[0], noisy[row], 1e-6), f"{name}: an image depends on its company")
     many = noise.apply(images[:1], parameters)
-    repeated = noise.apply(images[:1].repeat(_COUNT, 1, 1, 1), parameters)
+    repeated = noise.apply(images[:1].repeat(_COUNT, *[1] * len(shape)), parameters)
     require(_near(many, repeated, 1e-6), f"{name}: one image with many parameters is not that image many times")
     require(torch.equal(images, before), f"{name} overwrites the images that it is given")
     require(torch.equal(state, torch.get_rng_state()), f"{name} draws from the global random state")
@@ -91,7 +99,7 @@ def _check_radius(name: str, noise: Noise) -> None:
 
 def _check_truth(name: str, noise: Noise) -> None:
     """Planes through the parameters: symmetric noise does not move them, so that their distance is the true radius."""
-    parameters, size = _parameters(noise, _DRAWS).double().numpy(), noise.size(_SHAPE)
+    parameters, size = _parameters(noise, _DRAWS).double().numpy(), noise.size(_SHAPES[noise.kind])
     generator = numpy_generator(0, "testing", "noise", "planes")
     planes = [np.eye(size)[0], np.ones(size), *generator.standard_normal((3, size))]
     for weights in planes:
@@ -107,7 +115,7 @@ def _check_truth(name: str, noise: Noise) -> None:
 
 
 def _parameters(noise: Noise, count: int) -> Tensor:
-    draws = draw(noise, _SHAPE, count, numpy_generator(0, "testing", "noise", "draws"))
+    draws = draw(noise, _SHAPES[noise.kind], count, numpy_generator(0, "testing", "noise", "draws"))
     return torch.from_numpy(draws * noise.scale).float()
 
 

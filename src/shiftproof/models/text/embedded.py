@@ -62,4 +62,5 @@ class EmbeddedTexts:
 
     def take(self, chosen: Tensor) -> EmbeddedTexts:
         """Some of the texts."""
-        return replace(self, rows=self.rows[chosen], tokens=self.tokens.rows(chosen))
+        # filled up as they are, so that they go with the rows of embeddings
+        return replace(self, rows=self.rows[chosen], tokens=Tokens(*(part[chosen] for part in self.tokens)))

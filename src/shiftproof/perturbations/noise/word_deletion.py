@@ -12,6 +12,7 @@ from annotated_types import Interval
 from numpy.typing import NDArray
 from torch import Tensor
 
+from shiftproof.errors import UsageError
 from shiftproof.perturbations.noise.noise import NOISES, Law, Noise
 from shiftproof.perturbations.noise.radii import margin
 from shiftproof.perturbations.text import BETWEEN, SPACE
@@ -74,7 +75,9 @@ class WordDeletion(Noise):
 
     def size(self, shape: tuple[int, ...]) -> int:
         """As many coins as a row of bytes can have words."""
-        return (math.prod(shape) + 1) // 2
+        if len(shape) != 1:
+            raise UsageError(f"inputs of shape {shape} have no words; texts are rows of bytes")
+        return (shape[0] + 1) // 2
 
     def apply(self, images: Tensor, parameters: Tensor) -> Tensor:
         """Each of N rows of bytes (or one for all) without the words whose coin (N x size) is below the threshold."""
