@@ -10,7 +10,7 @@ from torch import Tensor
 
 from shiftproof.errors import ConformanceError
 from shiftproof.perturbations import noise
-from shiftproof.perturbations.corruptions import CORRUPTIONS, Corruption, GaussianNoise
+from shiftproof.perturbations.corruptions import CORRUPTIONS, Corruption, GaussianNoise, Typos
 from shiftproof.perturbations.noise import NOISES, Noise
 from shiftproof.testing import check_corruption, check_noise
 from shiftproof.types import FloatArray
@@ -81,6 +81,14 @@ class Halved(noise.Translation):
         return super().apply(images, parameters)[..., ::2, ::2]
 
 
+@dataclass(frozen=True)
+class Untidy(noise.WordDeletion):
+    """Leaves the space of a word that it removes."""
+
+    def apply(self, images: Tensor, parameters: Tensor) -> Tensor:
+        return torch.where(images == ord("a"), 32.0, images) + 0 * parameters[:, :1]
+
+
 @pytest.mark.parametrize(
     ("one", "sentence"),
     [
@@ -90,6 +98,7 @@ class Halved(noise.Translation):
         (Clipped(0.3), "adds something else"),
         (Hopeful(0.3), "votes against the class"),
         (Halved(0.3), r"makes \(6, 3, 6, 5\)"),
+        (Untidy(0.3), "no text as texts are kept"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Noise) else "",
 )
@@ -130,9 +139,35 @@ class Overwriting(Corruption):
         return images.mul_(1 - 0.1 * self.severity)
 
 
+@dataclass(frozen=True)
+class Spaced(Typos):
+    """Puts a space where a letter was."""
+
+    def apply(self, images: Tensor, words: Tensor) -> Tensor:
+        return torch.where(images == ord("e"), 32.0, images)
+
+
+@dataclass(frozen=True)
+class Erasing(Typos):
+    """Leaves nothing."""
+
+    def apply(self, images: Tensor, words: Tensor) -> Tensor:
+        return images * (images == 30)
+
+
+@dataclass(frozen=True)
+class Mild(Typos):
+    """Does the same at every severity."""
+
+    rates: ClassVar[tuple[float, ...]] = (0.1,) * 5
+
+
 @pytest.mark.parametrize(
     ("one", "sentence"),
     [
+        (Spaced(3), "no text as texts are kept"),
+        (Erasing(3), "leaves nothing of"),
+        (Mild(3), "letters at severity 1 and"),
         (Weakening(3), "at severity 5, on average"),
         (Average(3), "depends on its company"),
         (Global(3), "the same words give another image"),

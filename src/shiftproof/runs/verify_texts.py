@@ -72,7 +72,7 @@ def check_report(run: Run, measured: Sequence[Domain] = ()) -> Iterator[Finding]
 def _derive(run: Run, formats: Sequence[str], lost: Sequence[Domain] = ()) -> dict[str, bytes]:
     """What a report writes, by name, with the pictures of samples that are there and those that are `lost`."""
     with tempfile.TemporaryDirectory() as scratch:
-        for path in run.folder.glob("figures/samples-*.png"):
+        for path in run.folder.glob("figures/samples-*"):
             write_atomically(Path(scratch) / "figures" / path.name, path.read_bytes())
         for domain in lost:
             write_atomically(sheet_path(Path(scratch), domain.name), contact_sheet(domain))

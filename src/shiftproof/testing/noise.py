@@ -12,16 +12,23 @@ from torch import Tensor
 from shiftproof.perturbations.noise import Noise, draw
 from shiftproof.perturbations.noise.noise import Law
 from shiftproof.perturbations.norms import DUALS
-from shiftproof.perturbations.text import encode
+from shiftproof.perturbations.text import decode, encode, parts_of, plain
 from shiftproof.rng import numpy_generator, torch_generator
 from shiftproof.statistics import upper_bound
 from shiftproof.testing.require import require, require_method
 
 __all__ = ["check_noise"]
 
-_SHAPES = {"image": (3, 12, 10), "text": (40,)}
-_TEXTS = ("one two three four five", "six", "", "seven eight", "nine ten", "eleven twelve thirteen")
-_COUNT = len(_TEXTS)
+_SHAPE = (3, 12, 10)
+_COUNT = 6
+_WIDTH = 120
+_TEXTS = (
+    "We stayed for a week, and it was lovely.",
+    "naïve café",
+    plain("a claim of a few words", "its answer"),
+    "",
+    "x",
+)
 _DRAWS = 20_000
 _ALPHA = 1e-9
 """How likely one bound on a vote is wrong: so seldom that a radius above the truth is a mistake of the noise."""
@@ -33,14 +40,15 @@ def check_noise(noise: Noise) -> None:
     """Whether a noise keeps its promises.
 
     A frozen dataclass that can be written down and made again; draws of the size it states; no change for parameters of
-    0 (coins of 1, for words); an input that depends on its own parameters only; radii that shrink with the votes against a class, and say
-    nothing without a majority; in l2, l1 and linf none above the true one of linear classifiers of the parameters.
+    0; an image that depends on its own parameters only; radii that shrink with the votes against a class, and say
+    nothing without a majority; in l2, l1 and linf none above the true one of linear classifiers of the parameters. Of
+    text: rows of bytes that are texts as they are kept again, whatever parameters of 0 do.
     """
     name = type(noise).__name__
     require(isinstance(noise, Noise), f"{name} should derive from shiftproof.perturbations.noise.Noise")
     require_method(noise)
     _check_facts(name, noise)
-    _check_apply(name, noise)
+    _check_texts(name, noise) if noise.kind == "text" else _check_images(name, noise)
     _check_radius(name, noise)
     if noise.norm in DUALS:
         _check_truth(name, noise)
@@ -51,38 +59,52 @@ def _check_facts(name: str, noise: Noise) -> None:
     require(0 < noise.scale < math.inf, f"{name} has the scale {noise.scale!r}; it should be a finite number above 0")
     require(bool(noise.norm and noise.units), f"{name} does not say in which norm and units its radius is")
     require("radius" in noise.claim, f"{name} does not say in its claim what holds below the radius")
-    require(noise.kind in _SHAPES, f"{name} changes {noise.kind!r}; known are {', '.join(_SHAPES)}")
-    shape = _SHAPES[noise.kind]
+    shape = (_WIDTH,) if noise.kind == "text" else _SHAPE
     size = noise.size(shape)
     require(isinstance(size, int) and size > 0, f"{name} draws {size!r} numbers for an input of shape {shape}")
 
 
-def _check_apply(name: str, noise: Noise) -> None:
-    shape = _SHAPES[noise.kind]
-    images = torch.rand(_COUNT, *shape, generator=torch_generator(0, "testing", "noise"))
-    if noise.kind == "text":
-        images = encode(_TEXTS, shape[0])
-    before, state = images.clone(), torch.get_rng_state()
-    # a coin of a word that is as large as can be lets it stay
-    neutral = torch.full((_COUNT, noise.size(shape)), float(noise.kind == "text"))
-    unchanged = noise.apply(images, neutral)
+def _check_texts(name: str, noise: Noise) -> None:
+    texts = encode(_TEXTS, _WIDTH)
+    parameters = _parameters(noise, len(texts), (_WIDTH,))
+    noisy = _check_apply(name, noise, texts, parameters)
+    require(not torch.equal(noisy, texts), f"{name} changes nothing")
+    for text in decode(noisy):
+        require(text == plain(*parts_of(text)), f"{name} makes {text!r}, which is no text as texts are kept")
+
+
+def _check_images(name: str, noise: Noise) -> None:
+    images = torch.rand(_COUNT, *_SHAPE, generator=torch_generator(0, "testing", "noise"))
+    zeros = torch.zeros(_COUNT, noise.size(_SHAPE))
+    unchanged = noise.apply(images, zeros)
     shown = f"{tuple(unchanged.shape)} of {unchanged.dtype}"
     same_form = unchanged.shape == images.shape and unchanged.dtype == images.dtype
     require(same_form, f"{name} makes {shown} out of images of shape {tuple(images.shape)} of {images.dtype}")
-    require(_near(unchanged, images, _IDENTITY), f"{name} changes inputs although no parameter says so")
+    require(_near(unchanged, images, _IDENTITY), f"{name} changes images although all parameters are 0")
     parameters = _parameters(noise, _COUNT)
     noisy = noise.apply(images, parameters)
     require(not _near(noisy, images, _IDENTITY), f"{name} changes nothing")
     if noise.additive:
         require(_near(noisy, images + parameters.view_as(images), 1e-6), f"{name} is additive, but adds something else")
-    for row in range(_COUNT):
+    _check_apply(name, noise, images, parameters)
+
+
+def _check_apply(name: str, noise: Noise, images: Tensor, parameters: Tensor) -> Tensor:
+    """What holds of images and rows of text alike: an input and its own parameters, and nothing else."""
+    before, state = images.clone(), torch.get_rng_state()
+    noisy = noise.apply(images, parameters)
+    shown = f"{tuple(noisy.shape)} of {noisy.dtype}"
+    same_form = noisy.shape == images.shape and noisy.dtype == images.dtype
+    require(same_form, f"{name} makes {shown} out of inputs of shape {tuple(images.shape)} of {images.dtype}")
+    for row in range(len(images)):
         alone = noise.apply(images[row : row + 1], parameters[row : row + 1])
         require(_near(alone[0], noisy[row], 1e-6), f"{name}: an image depends on its company")
     many = noise.apply(images[:1], parameters)
-    repeated = noise.apply(images[:1].repeat(_COUNT, *[1] * len(shape)), parameters)
+    repeated = noise.apply(images[:1].repeat(len(images), *[1] * (images.dim() - 1)), parameters)
     require(_near(many, repeated, 1e-6), f"{name}: one image with many parameters is not that image many times")
     require(torch.equal(images, before), f"{name} overwrites the images that it is given")
     require(torch.equal(state, torch.get_rng_state()), f"{name} draws from the global random state")
+    return noisy
 
 
 def _check_radius(name: str, noise: Noise) -> None:
@@ -99,7 +121,7 @@ def _check_radius(name: str, noise: Noise) -> None:
 
 def _check_truth(name: str, noise: Noise) -> None:
     """Planes through the parameters: symmetric noise does not move them, so that their distance is the true radius."""
-    parameters, size = _parameters(noise, _DRAWS).double().numpy(), noise.size(_SHAPES[noise.kind])
+    parameters, size = _parameters(noise, _DRAWS).double().numpy(), noise.size(_SHAPE)
     generator = numpy_generator(0, "testing", "noise", "planes")
     planes = [np.eye(size)[0], np.ones(size), *generator.standard_normal((3, size))]
     for weights in planes:
@@ -114,8 +136,8 @@ def _check_truth(name: str, noise: Noise) -> None:
             )
 
 
-def _parameters(noise: Noise, count: int) -> Tensor:
-    draws = draw(noise, _SHAPES[noise.kind], count, numpy_generator(0, "testing", "noise", "draws"))
+def _parameters(noise: Noise, count: int, shape: tuple[int, ...] = _SHAPE) -> Tensor:
+    draws = draw(noise, shape, count, numpy_generator(0, "testing", "noise", "draws"))
     return torch.from_numpy(draws * noise.scale).float()
 
 
