@@ -43,7 +43,7 @@ def examine_models(
     """Whether gradients of the models tell how they can be attacked, if a study attacks any of them."""
     attacks = _attacks(probes)
     # of a text there are no pixels: the model itself is looked at
-    threats: Sequence[Threat | None] = [None] if data.sources.kind == "text" else _threats(attacks)
+    threats: Sequence[Threat | None] = _threats(attacks) if data.sources.kind == "image" else [None]
     found: list[Finding] = []
     for name, model in models.items() if attacks else ():
         with progress_bar(f"examining {name}", 1, progress) as bar:
@@ -60,7 +60,7 @@ def examining_seconds(model: nn.Module, few: Domain, probes: Sequence[Probe]) ->
     attacks = _attacks(probes)
     inputs, labels = few.take(np.arange(min(EXAMINED, len(few))))
     seconds = BESIDES if attacks else 0.0
-    for threat in _threats(attacks) if attacks else ():
+    for threat in _threats(attacks) if attacks and few.kind == "image" else ():
         tried = PGD(threat, TRIED_STEPS)
         given = [one.passes for one in attacks if one.threat == threat and isinstance(one, PGD)]
         radii, ids = torch.full((len(inputs),), threat.eps), few.ids[: len(inputs)]
