@@ -22,6 +22,7 @@ from shiftproof.testing import check_objective
 from shiftproof.types import Batch, Loss
 
 SOURCES, _ = sp.load_domains("colored-digits").leave_out("e=0.9")
+TEXTS, _ = sp.load_domains("signed-reviews").leave_out("e=0.9")
 NAMES = [entry.name for entry in OBJECTIVES]
 ADVERSARIAL = [name for name in NAMES if hasattr(OBJECTIVES[name].cls, "attack")]
 TINY = {"steps": 6, "evaluate_every": 2, "batch": 8}
@@ -137,8 +138,9 @@ def test_every_objective_resumes_to_the_same_bits(name: str, tmp_path: Path, mon
     objective = OBJECTIVES.create(name)
 
     def fit(checkpoint: Path | None = None) -> Any:
-        model = sp.build_model("cnn", SOURCES, width=2)
-        return sp.train(model, SOURCES, objective, recipe=TINY, checkpoint=checkpoint, checkpoint_seconds=0)
+        sources = TEXTS if objective.kind == "text" else SOURCES
+        model = sp.build_model("text-cnn" if objective.kind == "text" else "cnn", sources, width=2)
+        return sp.train(model, sources, objective, recipe=TINY, checkpoint=checkpoint, checkpoint_seconds=0)
 
     whole, calls, original = fit(), 0, type(objective).loss
 
@@ -163,13 +165,25 @@ def test_every_objective_resumes_to_the_same_bits(name: str, tmp_path: Path, mon
 def test_every_objective_trains_from_the_command_line(name: str, run: Callable[..., tuple[int, str, str]]) -> None:
     quick = [f"training.{key}={value}" for key, value in {**TINY, "steps": 2}.items()]
     changes = [argument for change in quick for argument in ("--set", change)]
+    text = OBJECTIVES[name].cls.kind == "text"
+    data, model = ("signed-reviews", "text-cnn") if text else ("colored-digits", "mlp")
     code, out, err = run(
-        *("train", "--data", "colored-digits", "--target", "e=0.9", "--model", "mlp", "--out", "o", "--json"),
+        *("train", "--data", data, "--target", "e=0.9", "--model", model, "--out", "o", "--json"),
         *("--objective", name, *changes),
     )
     assert code == 0, err
     assert Path("o/model.safetensors").is_file()
     assert f'"rule": "{OBJECTIVES[name].cls.selection}"' in out
+
+
+def test_an_objective_for_text_refuses_images(run: Callable[..., tuple[int, str, str]]) -> None:
+    with pytest.raises(UsageError, match="word-deletion is for text data, and 'colored-digits' holds image data"):
+        sp.train(sp.build_model("mlp", SOURCES), SOURCES, sp.objectives.WordDeletion())
+    code, _, err = run(
+        "train", "--data", "colored-digits", "--objective", "word-deletion", "--model", "mlp", "--out", "o"
+    )
+    assert (code, "holds image data" in err) == (1, True), err
+    assert not Path("o").exists()
 
 
 def test_options_are_checked_from_the_command_line(run: Callable[..., tuple[int, str, str]]) -> None:

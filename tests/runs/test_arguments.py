@@ -43,7 +43,7 @@ def refused(call: Callable[..., Any], value: object, *arguments: Any, **options:
 @pytest.mark.parametrize(
     ("name", "values"),
     {
-        "threats": [3, None, [3], [None]],
+        "threats": [3, [3], [None]],
         "certifiers": [5, "latent-margin", [5]],
         "corruptions": [5],
         "severities": ["x", 9, [1.5], ["a"], [True]],

@@ -65,6 +65,8 @@ class Objective(Method, ABC):
     """How it is trained unless told otherwise."""
     selection: ClassVar[Selection]
     """How the kept weights are chosen unless told otherwise."""
+    kind: ClassVar[str | None] = None
+    """What it is trained on: image | text; None for both."""
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ()
     """Options with which the loss is that of ERM, for `check_objective`."""
 

@@ -29,6 +29,7 @@ class WordDeletion(Objective):
 
     recipe = Recipe(optimiser="adamw", lr=1e-3, batch=64, steps=1_000, schedule="linear", evaluate_every=100)
     selection: ClassVar[Selection] = "source-validation"
+    kind: ClassVar[str] = "text"
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"q": 0.0},)
 
     @property

@@ -21,6 +21,7 @@ from shiftproof.runs.inspect import model_findings, read_data
 from shiftproof.runs.pretraining import untrained
 from shiftproof.runs.seen import seen_target
 from shiftproof.runs.spec import Study
+from shiftproof.training.checks import check_kind
 from shiftproof.types import Finding
 
 __all__ = ["Prepared", "prepare_study"]
@@ -107,6 +108,9 @@ def prepare_study(study: Study, progress: Mode = "off") -> Prepared:
             domain.inputs.prepare()
     else:
         data, found = read_data(data, progress)
+    for spec in study.models.values():
+        if spec.train:
+            check_kind(spec.objective, data.sources)
     models = {name: source.load(data.sources).eval() for name, source in as_they_are.items()}
     _check_probes(study, data, models)
     found += data_findings(data)

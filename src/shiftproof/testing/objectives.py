@@ -14,9 +14,11 @@ from torch import Tensor, nn
 
 from shiftproof.catalogue import checked_options
 from shiftproof.models import SplitModel
+from shiftproof.models.networks import TextCNN
 from shiftproof.objectives import Objective, Recipe
 from shiftproof.objectives.erm import ERM
 from shiftproof.objectives.objective import Selection
+from shiftproof.perturbations.text import encode
 from shiftproof.rng import seeded_globals, torch_generator
 from shiftproof.testing.require import require
 from shiftproof.training.optimisers import check_recipe
@@ -26,6 +28,8 @@ from shiftproof.types import Batch, Loss
 __all__ = ["check_objective"]
 
 _DESCENT_STEPS = 60
+_WIDTH = 48
+"""Bytes of a text."""
 _DRAWS = 32
 _MORE = 0.2
 
@@ -47,9 +51,9 @@ def check_objective(objective: Objective) -> None:
     rule = objective.selection
     require(rule in get_args(Selection), f"{name}.selection is {rule!r}; it should be one of {get_args(Selection)}")
     check_rule(objective.selection, objective)
-    model = _toy_model()
-    batch = _toy_batch(0)
-    first = objective.loss(_toy_model(), batch, torch_generator(0, "testing", "objective", 0))
+    model = _toy_model(objective)
+    batch = _toy_batch(objective, 0)
+    first = objective.loss(_toy_model(objective), batch, torch_generator(0, "testing", "objective", 0))
     _check_values(name, first)
     _check_leftovers(name, objective)
     require(
@@ -83,7 +87,7 @@ def _check_leftovers(name: str, objective: Objective) -> None:
 
     One layer is in eval mode and one parameter frozen beforehand, as in a model of which only a part is trained.
     """
-    model, batch, untouched = _toy_model(), _toy_batch(0), _toy_batch(0)
+    model, batch, untouched = _toy_model(objective), _toy_batch(objective, 0), _toy_batch(objective, 0)
     layer = next(module for module in model.modules() if isinstance(module, nn.ReLU)).eval()
     kept = next(model.parameters()).requires_grad_(False)
     weights, hooks = [one.detach().clone() for one in model.parameters()], _hooks(model)
@@ -146,22 +150,32 @@ def _gradients(objective: Objective, model: nn.Module, batch: Batch) -> list[Ten
     return list(torch.autograd.grad(total, list(model.parameters())))
 
 
-def _toy_model() -> nn.Module:
+def _toy_model(objective: Objective) -> nn.Module:
     with seeded_globals(0, "testing"):
+        if objective.kind == "text":
+            encoder, width = TextCNN(width=8, filters=4, vocabulary=64, length=16).encoder((_WIDTH,))
+            return SplitModel(nn.Sequential(encoder, nn.ReLU()), nn.Linear(width, 2))
         convolution = [nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU()]
         return SplitModel(nn.Sequential(*convolution, nn.Flatten(), nn.Linear(64, 16), nn.ReLU()), nn.Linear(16, 2))
 
 
-def _toy_batch(step: int, memory: Mapping[str, Tensor] | None = None) -> Batch:
-    """Two domains of different difficulty and size; the class is which half of the image is brighter."""
+def _toy_batch(objective: Objective, step: int, memory: Mapping[str, Tensor] | None = None) -> Batch:
+    """Two domains of different difficulty and size; the class is which half of the image is brighter, or what most of
+    the words of a text are.
+    """
     generator = torch_generator(0, "testing", step)
     inputs, labels, sizes = [], [], (32, 12)
     for contrast, size in zip((0.6, 0.3), sizes, strict=True):
         label = torch.randint(0, 2, (size,), generator=generator)
+        labels.append(label)
+        if objective.kind == "text":
+            own = torch.rand(size, 6, generator=generator) < 0.5 + contrast
+            words = torch.where(own, label[:, None], 1 - label[:, None]).tolist()
+            inputs.append(encode([" ".join(("no", "yes")[word] for word in row) for row in words], _WIDTH))
+            continue
         image = 0.2 * torch.rand(size, 2, 4, 4, generator=generator)
         image[:, :, :, :2] += contrast * label.view(-1, 1, 1, 1)
         inputs.append(image + 0.1)
-        labels.append(label)
     return Batch(torch.cat(inputs), torch.cat(labels), ("easy", "hard"), sizes, step, memory or {})
 
 
@@ -192,23 +206,26 @@ def _same_mean(objective: Objective, model: nn.Module, one: Batch, other: Batch)
 
 
 def _learns(objective: Objective) -> bool:
-    model = _toy_model()
+    model = _toy_model(objective)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
-    start = _loss(objective, model, _toy_batch(0))
+    start = _loss(objective, model, _toy_batch(objective, 0))
     memory: Mapping[str, Tensor] = {}
     for step in range(_DESCENT_STEPS):
         generator = torch_generator(0, "testing", "descent", step)
-        loss = objective.loss(model, _toy_batch(step, memory=memory), generator)
+        loss = objective.loss(model, _toy_batch(objective, step, memory=memory), generator)
         memory = loss.memory
         optimiser.zero_grad()
         loss.total.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     # a loss with a part that counts only where the answer is right may rise while the model learns
-    return _loss(objective, model, _toy_batch(0)) < start or _right(model) > _right(_toy_model()) + _MORE
+    return (
+        _loss(objective, model, _toy_batch(objective, 0)) < start
+        or _right(objective, model) > _right(objective, _toy_model(objective)) + _MORE
+    )
 
 
-def _right(model: nn.Module) -> float:
-    batch = _toy_batch(0)
+def _right(objective: Objective, model: nn.Module) -> float:
+    batch = _toy_batch(objective, 0)
     with torch.no_grad():
         return float((copy.deepcopy(model).eval()(batch.inputs).argmax(1) == batch.labels).float().mean())
 

@@ -16,7 +16,7 @@ from shiftproof.objectives import OBJECTIVES, Objective, Recipe
 from shiftproof.objectives.objective import Selection
 from shiftproof.rng import checked_seed
 
-__all__ = ["check_arguments", "checked_sources", "identity_of"]
+__all__ = ["check_arguments", "check_kind", "checked_sources", "identity_of"]
 
 
 def check_arguments(model: object, objective: object, seed: object, recipe: object, selection: object) -> None:
@@ -30,6 +30,14 @@ def check_arguments(model: object, objective: object, seed: object, recipe: obje
         raise UsageError(f"the recipe is {recipe!r}; it should be a Recipe, or changes to one such as {{'steps': 200}}")
     if selection is not None and selection not in get_args(Selection):
         raise UnknownName("selection", str(selection), get_args(Selection))
+
+
+def check_kind(objective: Objective, domains: Domains) -> None:
+    """Refuse an objective that is not for the kind of data there is."""
+    if objective.kind not in (None, domains.kind):
+        raise UsageError(
+            f"the objective {objective.name} is for {objective.kind} data, and {domains.name!r} holds {domains.kind} data"
+        )
 
 
 def checked_sources(model: nn.Module, sources: Any) -> Domains:

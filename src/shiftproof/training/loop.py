@@ -21,7 +21,7 @@ from shiftproof.objectives.objective import Selection
 from shiftproof.rng import seeded_globals, torch_generator
 from shiftproof.training.batches import Batches
 from shiftproof.training.checkpoint import State, read_checkpoint, write_checkpoint
-from shiftproof.training.checks import check_arguments, checked_sources, identity_of
+from shiftproof.training.checks import check_arguments, check_kind, checked_sources, identity_of
 from shiftproof.training.fit import Fit, Selected
 from shiftproof.training.machine import Clock, choose_layout, find_device, math_threads
 from shiftproof.training.optimisers import learning_rate, make_optimiser
@@ -64,6 +64,7 @@ def train(
     check_part(model, recipe.part)
     checkpoint = None if checkpoint is None else as_path("checkpoint", checkpoint)
     domains = checked_sources(model, sources)
+    check_kind(objective, domains)
     run_on = find_device(device)
     layout = choose_layout(model.to(run_on), next(iter(domains)).take(np.array([0]))[0])
     validation = Validation.of(domains, recipe, rule, objective, seed, model, layout)

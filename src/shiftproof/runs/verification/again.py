@@ -68,13 +68,13 @@ def ask_again(case: Case, classifier: CertifiedClassifier, chosen: IntArray, hel
     if odd.any():
         _, row, _ = np.unravel_index(int(np.argmin(chance)), chance.shape)
         message = (
-            f"votes of {int(odd.any(axis=(0, 2)).sum())} of {len(chosen)} images can't have come from this classifier: "
-            f"fresh votes on {case.certificates.ids[chosen[row]]} differ with a probability of {chance.min():.1e}"
+            f"votes of {int(odd.any(axis=(0, 2)).sum())} of {len(chosen)} samples can't have come from this classifier"
+            f": fresh votes on {case.certificates.ids[chosen[row]]} differ with a probability of {chance.min():.1e}"
         )
         yield finding("fail", "votes-differ", case, message, probability=float(chance.min()))
     else:
         drawn = int(fresh.sum(2).max())
-        message = f"{len(chosen)} images asked again with {drawn:,} fresh votes each agree with what is recorded"
+        message = f"{len(chosen)} samples asked again with {drawn:,} fresh votes each agree with what is recorded"
         yield finding("pass", "asked-again", case, message, probability=float(chance.min()))
     yield from _replayed(case, classifier, chosen)
 
@@ -109,12 +109,12 @@ def _replayed(case: Case, classifier: CertifiedClassifier, chosen: IntArray) -> 
         yield finding("fail", "replay-differs", case, message)
     elif apart.any():
         message = (
-            f"{int((apart > 0).sum())} of {len(few)} replayed images differ by up to {int(apart.max())} votes, "
+            f"{int((apart > 0).sum())} of {len(few)} replayed samples differ by up to {int(apart.max())} votes, "
             "as they may where another computation rounds"
         )
         yield finding("warn", "replay-rounds", case, message)
     else:
-        yield finding("pass", "replayed", case, f"{len(few)} images replayed with their own noise give the same votes")
+        yield finding("pass", "replayed", case, f"{len(few)} samples replayed with their own noise give the same votes")
 
 
 def _same_constant(stored: float | None, now: float | None) -> bool:
