@@ -35,9 +35,8 @@ def check_arguments(model: object, objective: object, seed: object, recipe: obje
 def check_kind(objective: Objective, domains: Domains) -> None:
     """Refuse an objective that is not for the kind of data there is."""
     if objective.kind not in (None, domains.kind):
-        raise UsageError(
-            f"the objective {objective.name} is for {objective.kind} data, and {domains.name!r} holds {domains.kind} data"
-        )
+        seen = f"{domains.name!r} holds {domains.kind} data"
+        raise UsageError(f"the objective {objective.name} is for {objective.kind} data, and {seen}")
 
 
 def checked_sources(model: nn.Module, sources: Any) -> Domains:
