@@ -8,12 +8,13 @@ A comment before a block says what a test has to know:
 - ``<!-- not run: why -->``: it installs something, or stands for what only the reader has.
 
 Blocks of one document that are marked alike (needs, slow) run in order, in one folder and one namespace. The folder
-holds the reader's data: ``my-images`` with the domains photo, cartoon and sketch.
+holds the reader's data: ``my-images`` with the domains photo, cartoon and sketch, and ``reviews.csv``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import importlib.util
 import os
 import re
@@ -27,6 +28,9 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+
+import shiftproof as sp
+from shiftproof.domains.texts import texts_of
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -112,10 +116,22 @@ def write_reader_images(folder: Path) -> None:
                 Image.fromarray(pixels.astype(np.uint8)).save(place / f"{index}.png")
 
 
+def write_reader_texts(path: Path) -> None:
+    """Constructed reviews under the names of three shops."""
+    domains = zip(("books", "kitchen", "airline"), sp.load_domains("signed-reviews"), strict=True)
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["text", "label", "domain"])
+        for shop, domain in domains:
+            labels = [domain.classes[label] for label in domain.labels]
+            rows.writerows([text, label, shop] for text, label in zip(texts_of(domain), labels, strict=True))
+
+
 @contextlib.contextmanager
 def reader_folder(folder: Path) -> Iterator[Path]:
-    """A folder with the reader's images, in which modules of a document are found and forgotten afterwards."""
+    """A folder with the reader's data, in which modules of a document are found and forgotten afterwards."""
     write_reader_images(folder / "my-images")
+    write_reader_texts(folder / "reviews.csv")
     known, path = set(sys.modules), list(sys.path)
     sys.path.insert(0, str(folder))
     try:
