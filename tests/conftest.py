@@ -53,14 +53,12 @@ def least_effort() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def brief_trials() -> Iterator[None]:
+@pytest.fixture
+def brief_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trials end after a moment: that a time is foreseen is looked at, not how well."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shiftproof.probes.costs._TRIAL_SECONDS", 0.02)
-        patch.setattr("shiftproof.certification.sampling.estimate.RATE_SECONDS", 0.02)
-        patch.setattr("shiftproof.runs.estimate.PROBE_SECONDS", 0.05)
-        yield
+    monkeypatch.setattr("shiftproof.probes.costs._TRIAL_SECONDS", 0.02)
+    monkeypatch.setattr("shiftproof.certification.sampling.estimate.RATE_SECONDS", 0.02)
+    monkeypatch.setattr("shiftproof.runs.estimate.PROBE_SECONDS", 0.05)
 
 
 @pytest.fixture

@@ -68,7 +68,6 @@ def ran(
     fitted: nn.Module,
     tmp_path_factory: pytest.TempPathFactory,
     least_effort: None,
-    brief_trials: None,
 ) -> sp.Run:
     """A whole audit, small."""
     sources, out = digits[0].select(["angle=0", "angle=45"]), tmp_path_factory.mktemp("audit") / "run"
