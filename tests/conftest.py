@@ -43,6 +43,40 @@ def _away_from_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture(scope="module")
+def least_effort() -> Iterator[None]:
+    """Audits ask as little as they can: what they say is looked at, not how hard they tried."""
+    from shiftproof.runs import efforts
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(efforts, "DEFAULT", efforts.EFFORTS[-1])
+        yield
+
+
+@pytest.fixture
+def brief_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials end after a moment: that a time is foreseen is looked at, not how well."""
+    monkeypatch.setattr("shiftproof.probes.costs._TRIAL_SECONDS", 0.02)
+    monkeypatch.setattr("shiftproof.certification.sampling.estimate.RATE_SECONDS", 0.02)
+    monkeypatch.setattr("shiftproof.runs.estimate.PROBE_SECONDS", 0.05)
+
+
+@pytest.fixture
+def no_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every probe is said to take a hundredth of a second a sample, untried: nobody asks how long an audit takes."""
+    from shiftproof.runs.trial import Stopwatch
+
+    monkeypatch.setattr(Stopwatch, "each", lambda *_: 0.01)
+
+
+@pytest.fixture
+def brief_examination(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model is examined with few steps and queries: nobody asks what is found, only that an audit goes on."""
+    for module in ("validity", "validity_attacks"):
+        monkeypatch.setattr(f"shiftproof.attacks.{module}.STEPS", 10)
+    monkeypatch.setattr("shiftproof.attacks.validity_attacks._QUERIES", 20)
+
+
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Runs a command line in process: (exit code, stdout, stderr)."""

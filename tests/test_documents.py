@@ -28,6 +28,7 @@ def _cases() -> list[object]:
     return cases
 
 
+@pytest.mark.usefixtures("least_effort", "brief_trials", "brief_examination")
 @pytest.mark.parametrize(("document", "together"), _cases())
 def test_the_blocks_of_a_document_run(
     document: Path,

@@ -24,6 +24,10 @@ LINF = Threat("linf", 0.1)
 SMALL = Ensemble(LINF, steps=30, targets=3, queries=20)
 
 
+elsewhere = pytest.mark.usefixtures("brief_examination")
+"""For tests that look at what is found before a model is attacked."""
+
+
 @pytest.fixture(scope="module")
 def digits() -> Domain:
     return sp.load_domains("digits")["digits"]
@@ -112,10 +116,17 @@ def findings(model: nn.Module, few: Domain) -> dict[str, Finding]:
     return {one.code: one for one in validity_findings(model, *few.tensors(), few.ids, LINF)}
 
 
+@pytest.fixture(scope="module")
+def left_as_it_is(honest: nn.Module, digits: Domain) -> float:
+    return left(honest, digits.subset(np.arange(40)), honest)
+
+
 @pytest.mark.parametrize("name", ENDINGS)
-def test_what_is_done_to_logits_hides_nothing_from_the_ensemble(name: str, honest: nn.Module, digits: Domain) -> None:
+def test_what_is_done_to_logits_hides_nothing_from_the_ensemble(
+    name: str, honest: nn.Module, digits: Domain, left_as_it_is: float
+) -> None:
     few = digits.subset(np.arange(40))
-    assert left(Ending(honest, ENDINGS[name]).eval(), few, honest) <= left(honest, few, honest) + 0.05
+    assert left(Ending(honest, ENDINGS[name]).eval(), few, honest) <= left_as_it_is + 0.05
 
 
 def test_a_model_that_ends_in_one_function_is_seen_through_too(honest: nn.Module, digits: Domain) -> None:
@@ -147,6 +158,7 @@ def test_honest_endings_hide_nothing(change: Callable[[Tensor], Tensor], honest:
     assert inner_logits(Base(Ending(honest, change).eval()), inputs) is None
 
 
+@elsewhere
 @pytest.mark.parametrize(
     "name",
     [
@@ -176,6 +188,7 @@ class Purified(nn.Module):
         return self.model((inputs + 0.05 * gradient.sign()).clamp(0, 1))
 
 
+@elsewhere
 def test_gradients_inside_the_forward_pass_are_found(honest: nn.Module, digits: Domain) -> None:
     few = digits.subset(np.arange(8))
     found = findings(Purified(honest).eval(), few)
@@ -202,6 +215,7 @@ class AskedForGradients(nn.Module):
         return -self.model(inputs) if inputs.requires_grad else self.model(inputs)
 
 
+@elsewhere
 def test_a_model_that_is_another_with_gradients_on_is_found(honest: nn.Module, digits: Domain) -> None:
     found = findings(AskedForGradients(honest).eval(), digits.subset(np.arange(8)))
     assert found["stateful-model"].level == "fail"

@@ -18,6 +18,8 @@ from shiftproof.types import Finding
 
 CODES = ["input-range", "random-model", "stateful-model", "softmax-outputs", "zero-gradients", "gradient-masking"]
 LINF = Threat("linf", 0.1)
+elsewhere = pytest.mark.usefixtures("brief_examination")
+"""For tests that look at what is found before a model is attacked."""
 
 
 def digits(classes: int = 10) -> Domain:
@@ -50,7 +52,7 @@ def honest() -> nn.Module:
         ("mlp", sp.objectives.ERM(), 2, Threat("l2", 1.0)),
         ("mlp-cayley", sp.objectives.ERM(), 10, Threat("l2", 0.5)),
         pytest.param("cnn-cayley", sp.objectives.ERM(), 10, LINF, marks=pytest.mark.slow),
-        ("cnn", sp.objectives.Gaussian(0.25), 10, LINF),
+        pytest.param("cnn", sp.objectives.Gaussian(0.25), 10, LINF, marks=pytest.mark.slow),
         ("cnn", sp.objectives.AdversarialTraining("linf:0.1", steps=3), 10, LINF),
         pytest.param("cnn", sp.objectives.AdversarialTraining("linf:0.1", steps=3), 2, LINF, marks=pytest.mark.slow),
     ],
@@ -107,6 +109,7 @@ def test_quantised_inputs_hide_their_gradients(honest: nn.Module) -> None:
     assert found["random-model"].level == found["stateful-model"].level == "pass"
 
 
+@elsewhere
 def test_probabilities_are_no_logits(honest: nn.Module) -> None:
     found = findings(nn.Sequential(honest, nn.Softmax(1)).eval())
     assert found["softmax-outputs"].level == "fail"
@@ -114,6 +117,7 @@ def test_probabilities_are_no_logits(honest: nn.Module) -> None:
     assert findings(nn.Sequential(honest, nn.LogSoftmax(1)).eval())["softmax-outputs"].level == "pass"
 
 
+@elsewhere
 def test_very_sure_probabilities_have_no_gradients(honest: nn.Module) -> None:
     class Sure(nn.Module):
         def __init__(self) -> None:
@@ -135,6 +139,7 @@ def test_noise_inside_is_found(honest: nn.Module) -> None:
     assert "not looked for" in found["gradient-masking"].message
 
 
+@elsewhere
 @pytest.mark.parametrize("buffer", [True, False])
 def test_a_model_that_remembers_is_found(honest: nn.Module, buffer: bool) -> None:
     model = Counter(honest, buffer).eval()
@@ -220,10 +225,12 @@ def test_nothing_right_and_nothing_given(honest: nn.Module) -> None:
         list(validity_findings(honest, inputs, labels[:3], few.ids, LINF))
 
 
+@elsewhere
 def test_findings_are_the_same_twice(honest: nn.Module) -> None:
     assert findings(honest) == findings(honest)
 
 
+@elsewhere
 def test_a_very_sure_model_is_not_without_gradients(honest: nn.Module) -> None:
     class Sure(nn.Module):
         def forward(self, inputs: Tensor) -> Tensor:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,14 +34,9 @@ from shiftproof.runs.sources import ModelSource
 
 Run = Callable[..., tuple[int, str, str]]
 QUICK = {"seed": 0, "limit": 16, "corruptions": ["fog", "contrast"], "severities": [3], "progress": "off"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _least_effort() -> Iterator[None]:
-    """Audits here ask as little as they can: what they say is looked at, not how hard they tried."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(efforts, "DEFAULT", EFFORTS[-1])
-        yield
+pytestmark = pytest.mark.usefixtures("least_effort", "brief_trials")
+short = pytest.mark.usefixtures("no_trials", "brief_examination")
+"""For audits of which neither the time nor what is found about attacks is looked at."""
 
 
 @pytest.fixture(scope="session")
@@ -67,10 +63,20 @@ def few(digits: tuple[Domains, Domain]) -> tuple[Domains, Domain]:
 
 
 @pytest.fixture(scope="module")
-def ran(digits: tuple[Domains, Domain], fitted: nn.Module, tmp_path_factory: pytest.TempPathFactory) -> sp.Run:
+def ran(
+    digits: tuple[Domains, Domain],
+    fitted: nn.Module,
+    tmp_path_factory: pytest.TempPathFactory,
+    least_effort: None,
+) -> sp.Run:
     """A whole audit, small."""
     sources, out = digits[0].select(["angle=0", "angle=45"]), tmp_path_factory.mktemp("audit") / "run"
-    return audit(fitted, sources, digits[1], certifiers=[smoothing()], threats=["l2:0.25"], out=out, **QUICK)
+    return audit(fitted, sources, digits[1], out=out, **asked())
+
+
+def asked() -> dict[str, object]:
+    """What that audit asks."""
+    return {**QUICK, "certifiers": [smoothing()], "threats": ["l2:0.25"]}
 
 
 def prepared(
@@ -144,12 +150,11 @@ class TestMeasures:
         assert (ran.folder / "models" / "model.safetensors").is_file()
 
 
+@short
 def test_an_audit_that_was_stopped_ends_the_same(
-    few: tuple[Domains, Domain], fitted: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ran: sp.Run, few: tuple[Domains, Domain], fitted: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {**QUICK, "certifiers": [smoothing()], "threats": ["l2:0.25"]}
-    whole = audit(fitted, *few, out=tmp_path / "whole", **options)
-    calls = []
+    options, calls = asked(), []
 
     def interrupted(*_: object) -> None:
         calls.append(1)
@@ -164,18 +169,21 @@ def test_an_audit_that_was_stopped_ends_the_same(
     # a budget is resolved once: what a trial says now does not count
     monkeypatch.setattr("shiftproof.runs.plan.plan_probes", lambda *_, **__: pytest.fail("the plan was made again"))
     continued = audit(fitted, *few, out=tmp_path / "part", **options)
-    one, other = (run.evidence.to_arrow().drop(["seconds"]) for run in (continued, whole))
+    one, other = (run.evidence.to_arrow().drop(["seconds"]) for run in (continued, ran))
     # bit by bit: what is not a number is equal to itself
     assert hash_table(one) == hash_table(other)
 
 
-def test_a_folder_of_another_audit_is_refused(few: tuple[Domains, Domain], fitted: nn.Module, tmp_path: Path) -> None:
-    options = {**QUICK, "certifiers": [smoothing()], "out": tmp_path / "run"}
-    audit(fitted, *few, threats=["l2:0.25"], **options)
+@short
+def test_a_folder_of_another_audit_is_refused(
+    ran: sp.Run, few: tuple[Domains, Domain], fitted: nn.Module, tmp_path: Path
+) -> None:
+    shutil.copytree(ran.folder, tmp_path / "run")
     with pytest.raises(UsageError, match="holds a run with other probes"):
-        audit(fitted, *few, threats=["l2:0.5"], **options)
+        audit(fitted, *few, out=tmp_path / "run", **{**asked(), "threats": ["l2:0.5"]})
 
 
+@pytest.mark.usefixtures("no_trials")
 class TestPlantedFaults:
     """What the audit is for: it must not be silent on these."""
 
@@ -301,6 +309,7 @@ class TestUsual:
         assert len(usual_certifiers(prepared(fitted, few))) == 1
 
 
+@short
 class TestBadInput:
     def test_fewer_outputs_than_classes(self, few: tuple[Domains, Domain]) -> None:
         model = nn.Sequential(nn.Flatten(), nn.Linear(64, 4)).eval()
@@ -373,6 +382,7 @@ class TestBadInput:
             audit(model, sources, target, **QUICK)
 
 
+@short
 class TestAroundTheModel:
     def test_its_mode_is_as_it_was(self, few: tuple[Domains, Domain], fitted: nn.Module, tmp_path: Path) -> None:
         model = copy.deepcopy(fitted).train()
@@ -413,6 +423,7 @@ class TestAroundTheModel:
         assert {one.code: one.level for one in run.findings}["class-count"] == "warn"
 
 
+@short
 class TestCommandLine:
     def arguments(self, folder: Path) -> list[object]:
         quick = ["--limit", 12, "--threat", "l2:0.3", "--corruptions", "fog", "--severities", "3", "--n", "200"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +15,14 @@ from shiftproof.domains import Domain
 from shiftproof.execution import progress_bar
 from shiftproof.probes.clean import Clean
 from shiftproof.probes.costs import seconds_a_sample
-from shiftproof.runs import efforts
 from shiftproof.runs.budget import plan_probes
-from shiftproof.runs.efforts import EFFORTS
 from shiftproof.runs.scale import scale_findings
 from shiftproof.runs.trial import Stopwatch
 
 Run = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _least_effort() -> Iterator[None]:
-    """Audits here ask as little as they can."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(efforts, "DEFAULT", EFFORTS[-1])
-        yield
+pytestmark = pytest.mark.usefixtures("least_effort", "brief_examination")
 
 
 @pytest.fixture
@@ -49,6 +42,7 @@ def last(out: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.usefixtures("no_trials")
 class TestRequire:
     def test_clean_is_the_model_itself_and_clean_vote_the_smoothed_one(
         self, run: Run, arguments: Callable[..., list[object]], tmp_path: Path
@@ -122,6 +116,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stopwatch, "at_most", lambda self, probe, *_: each(self, probe))
 
 
+@pytest.mark.usefixtures("brief_trials")
 class TestBudget:
     def test_one_that_can_not_be_kept_is_a_sentence_before_the_start(
         self, run: Run, arguments: Callable[..., list[object]], tmp_path: Path
@@ -234,6 +229,7 @@ def test_work_without_news_says_that_it_goes_on(
     assert heard.startswith("one long block: 0/60")
 
 
+@pytest.mark.usefixtures("no_trials")
 class TestScale:
     @pytest.mark.parametrize(
         ("model", "helps", "typed"),

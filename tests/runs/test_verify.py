@@ -29,6 +29,7 @@ STUDY = """
 data: colored-digits
 source: e=0.1
 target: e=0.9
+limit: 200
 models:
   plain: {model: {name: mlp, width: 32, gray: true}, objective: {name: gaussian, sigma: 0.25}, training: {steps: 60}}
   cayley: {model: {name: mlp-cayley, width: 32}, objective: erm, training: {steps: 60}}
@@ -42,6 +43,7 @@ probes:
 CAYLEY = """
 data: colored-digits
 target: e=0.9
+limit: 60
 models:
   cayley: {model: {name: mlp-cayley, width: 32}, objective: erm, training: {steps: 60}}
 probes:
