@@ -69,12 +69,24 @@ def no_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stopwatch, "each", lambda *_: 0.01)
 
 
+def _examine_briefly(patch: pytest.MonkeyPatch) -> None:
+    for module in ("validity", "validity_attacks"):
+        patch.setattr(f"shiftproof.attacks.{module}.STEPS", 10)
+    patch.setattr("shiftproof.attacks.validity_attacks._QUERIES", 20)
+
+
 @pytest.fixture
 def brief_examination(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model is examined with few steps and queries: nobody asks what is found, only that an audit goes on."""
-    for module in ("validity", "validity_attacks"):
-        monkeypatch.setattr(f"shiftproof.attacks.{module}.STEPS", 10)
-    monkeypatch.setattr("shiftproof.attacks.validity_attacks._QUERIES", 20)
+    _examine_briefly(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def brief_examinations() -> Iterator[None]:
+    """The same for all of a module, with what its own fixtures measure."""
+    with pytest.MonkeyPatch.context() as patch:
+        _examine_briefly(patch)
+        yield
 
 
 @pytest.fixture

@@ -28,6 +28,8 @@ from shiftproof.perturbations.noise import as_noise
 from shiftproof.probes import PROBES, run_probe
 from shiftproof.runs.verification import Case, verify
 
+pytestmark = pytest.mark.usefixtures("brief_examinations")
+
 KINDS = {
     "rotation": 0.3,
     "translation": 0.2,

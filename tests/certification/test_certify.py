@@ -82,7 +82,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
 def test_kill_nine_loses_at_most_what_is_in_flight(model: nn.Module, tmp_path: Path, workers: int) -> None:
     sp.save_model(model, tmp_path / "m.safetensors")
     (tmp_path / "run.py").write_text(KILLED)

@@ -22,6 +22,8 @@ from PIL import Image
 from shiftproof.cli.main import main
 from shiftproof.models import load_model
 
+pytestmark = pytest.mark.usefixtures("brief_examinations")
+
 FAST = ["--set", "training.steps=20", "--set", "training.evaluate_every=10"]
 
 

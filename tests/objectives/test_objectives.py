@@ -28,9 +28,14 @@ ADVERSARIAL = [name for name in NAMES if hasattr(OBJECTIVES[name].cls, "attack")
 TINY = {"steps": 6, "evaluate_every": 2, "batch": 8}
 
 
+def created(name: str) -> Any:
+    """An objective whose attacks, if it has any, take three steps: what is promised does not depend on how many."""
+    return OBJECTIVES.create(name, {"steps": 3} if name in ADVERSARIAL else {})
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_objectives_conform(name: str) -> None:
-    check_objective(OBJECTIVES.create(name))
+    check_objective(created(name))
 
 
 def test_the_names_of_the_design_are_there() -> None:
@@ -135,7 +140,7 @@ def test_conformance_finds_an_objective_that_cheats(cheat: type[_Cheat], sentenc
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_objective_resumes_to_the_same_bits(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    objective = OBJECTIVES.create(name)
+    objective = created(name)
 
     def fit(checkpoint: Path | None = None) -> Any:
         sources = TEXTS if objective.kind == "text" else SOURCES

@@ -30,6 +30,8 @@ from shiftproof.runs.study_files import validated
 from shiftproof.runs.verify import verify_folder
 from shiftproof.types import Cost
 
+pytestmark = pytest.mark.usefixtures("brief_examinations")
+
 STUDY = {
     "name": "study",
     "data": "rotated-digits",

@@ -12,6 +12,8 @@ from torch import nn
 import shiftproof as sp
 from shiftproof.errors import UsageError
 
+pytestmark = pytest.mark.usefixtures("brief_examinations")
+
 Call = Callable[..., tuple[int, str, str]]
 OVERLAP = "among the calibration images"
 

@@ -134,10 +134,10 @@ for line in sys.stdin:
 """
 """Starts commands as its children, which have all imports behind them: two kills of every verb then take seconds."""
 SMALLER = {
-    "train": [*VERBS["train"][:-3], "training.steps=500", "--seed", "1"],
-    "certify": ["certify", *DATA, *MODEL, "--limit", "20", "--n", "3000", "--sigma", "0.25,0.5", "--seed", "1"],
+    "train": [*VERBS["train"][:-3], "training.steps=250", "--seed", "1"],
+    "certify": ["certify", *DATA, *MODEL, "--limit", "20", "--n", "2000", "--sigma", "0.25,0.5", "--seed", "1"],
     "attack": ["attack", *DATA, *MODEL, "--limit", "64", "--threat", "l2:0.5", "--eps", "0.1,0.5", "--seed", "1"],
-    "run": ["run", "study.yaml", "--set", "training.steps=200", "--limit", "20"],
+    "run": ["run", "study.yaml", "--set", "training.steps=100", "--limit", "20"],
     "audit": [
         *("audit", *DATA, *MODEL, "--target", "e=0.9", "--limit", "8", "--n", "500", "--seed", "1"),
         # the ensemble of attacks takes three times as long, and is killed in test_killed_ten_times

@@ -15,6 +15,8 @@ import pytest
 import shiftproof as sp
 from shiftproof.evidence import Evidence, EvidenceStore, Measurement
 
+pytestmark = pytest.mark.usefixtures("brief_examinations")
+
 Call = Callable[..., tuple[int, str, str]]
 MINE = ["--data", "colored-digits", "--model", "file:mine.safetensors", "--workers", "1", "--limit", "8"]
 CERTIFY = ["certify", *MINE, "--n", "100", "--seed", "3", "--domain", "e=0.1,e=0.9"]

@@ -16,6 +16,8 @@ from shiftproof.certification.sampling.bank import CHOOSING, COUNTING, blocks, d
 from shiftproof.execution import Journal
 from shiftproof.rng import fresh_seed
 
+pytestmark = pytest.mark.usefixtures("brief_examinations")
+
 Run = Callable[..., tuple[int, str, str]]
 SIGMA, N = 0.5, 300
 

@@ -22,6 +22,8 @@ from shiftproof.runs.data import StudyData, data_findings, load_study_data
 from shiftproof.runs.estimate import estimate_study
 from shiftproof.statistics import upper_bound
 
+pytestmark = pytest.mark.usefixtures("brief_examinations")
+
 SMALL = """
 data: colored-digits
 target: e=0.9
@@ -311,6 +313,7 @@ def test_a_study_on_lazy_images(tmp_path: Path) -> None:
 
 
 CERTIFIED = f"""{SMALL}
+limit: 60
 probes:
   - clean
   - {{name: certify, certifier: {{noise: "gaussian:0.25", n: 300, n0: 20}}}}
@@ -386,7 +389,7 @@ def test_certification_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_study_may_ask_for_certificates_alone(tmp_path: Path) -> None:
     probes = '\nprobes: [{name: certify, certifier: {noise: "gaussian:0.25", n: 100, n0: 10}}]\n'
-    run = run_study(parse_study(SMALL + probes, "alone", "alone"), tmp_path / "run")
+    run = run_study(parse_study(f"{SMALL}\nlimit: 40\n{probes}", "alone", "alone"), tmp_path / "run")
     page = run.export()[0].read_text()
     assert "What is guaranteed" in page
     assert "domain by domain" not in page

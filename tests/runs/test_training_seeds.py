@@ -16,6 +16,8 @@ from shiftproof.errors import StudyError
 from shiftproof.execution.tables import hash_table
 from shiftproof.runs import parse_study, run_study
 
+pytestmark = pytest.mark.usefixtures("brief_examinations")
+
 Call = Callable[..., tuple[int, str, str]]
 SMALL = """
 data: colored-digits

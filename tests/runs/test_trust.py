@@ -17,6 +17,8 @@ from shiftproof.errors import UsageError
 from shiftproof.runs import parse_study, run_study
 from shiftproof.runs.trust import Trust
 
+pytestmark = pytest.mark.usefixtures("brief_examinations")
+
 Call = Callable[..., tuple[int, str, str]]
 MODULE = """
 from pathlib import Path

@@ -19,6 +19,8 @@ from shiftproof.probes.probe import Probe
 from shiftproof.runs import find_study, open_run, run_study
 from shiftproof.runs.verify import verify_folder
 
+pytestmark = pytest.mark.usefixtures("brief_examinations")
+
 STUDY = """
 data: colored-digits
 source: e=0.1

@@ -22,12 +22,8 @@ from shiftproof.statistics import Sample
 Run = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture(autouse=True)
-def _least_effort(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which samples are measured is looked at here, not how hard."""
-    from shiftproof.runs import efforts
-
-    monkeypatch.setattr(efforts, "DEFAULT", efforts.EFFORTS[-1])
+# which samples are measured is looked at here, not how hard
+pytestmark = pytest.mark.usefixtures("least_effort", "no_trials", "brief_examinations")
 
 
 def domain_of(correct: np.ndarray, groups: np.ndarray | None = None) -> Domain:

@@ -185,10 +185,8 @@ print(fingerprint(fit.model), fit.selected.step, fit.history[-1]["loss"], fit.th
 """
 
 
-@pytest.mark.parametrize(
-    ("model", "selection", "threads"),
-    [("mlp", "source-validation", "2"), pytest.param("cnn", "last", "1", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "selection", "threads"), [("mlp", "source-validation", "2"), ("cnn", "last", "1")])
 def test_killed_three_times_it_ends_with_the_same_bits(
     model: str, selection: str, threads: str, tmp_path: Path
 ) -> None:
