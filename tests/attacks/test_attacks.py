@@ -455,7 +455,7 @@ def test_scores_and_answers_see_different_noise_that_all_samples_share(plane: tu
     assert not torch.allclose(other.scores(inputs), victim.scores(inputs), atol=1e-5)
 
 
-@pytest.mark.parametrize("name", [entry.name for entry in NOISES])
+@pytest.mark.parametrize("name", [entry.name for entry in NOISES if entry.cls.kind == "image"])
 def test_the_vote_under_every_noise_can_be_attacked(name: str) -> None:
     inputs, labels = torch.rand(3, 1, 6, 6, generator=generator(name)), torch.tensor([0, 1, 1])
     with torch.random.fork_rng():
@@ -466,6 +466,16 @@ def test_the_vote_under_every_noise_can_be_attacked(name: str) -> None:
     assert result.classifier == "smoothed"
     assert result.robust_accuracy <= result.clean_accuracy
     assert model.training
+
+
+def test_the_vote_under_word_deletion_can_be_attacked() -> None:
+    domain = sp.load_domains("signed-reviews")["e=0.1"].subset(range(3))
+    model = sp.build_model("text-cnn", domain, seed=0, width=4, filters=4, vocabulary=64)
+    attack = sp.attacks.WordEdits("edits:1", positions=4, tried=1, words=2)  # type: ignore[arg-type]
+    result = sp.attack(model, domain, attack, smoothed=sp.noise.WordDeletion(0.5), samples=3, votes=20)
+    assert result.classifier == "smoothed"
+    assert result.robust_accuracy <= result.clean_accuracy
+    assert (result.distance <= 1).all()
 
 
 # ------------------------------------------------------------------------------------------------- probe and verb
