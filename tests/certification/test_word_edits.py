@@ -19,6 +19,7 @@ from shiftproof.certification.sampling.budget import budget
 from shiftproof.certification.sampling.voting import Voter
 from shiftproof.domains import Domain
 from shiftproof.domains.texts import text_domain
+from shiftproof.errors import ModelError
 from shiftproof.models.prepared.prepare import prepare
 from shiftproof.perturbations.edits import edit_distance
 from shiftproof.perturbations.noise.noise import draw
@@ -146,3 +147,35 @@ def test_edits_break_a_vote_that_rests_on_one_word() -> None:
         Case("one", certificates, certifier, job, seed=1), classifier, certificates, domain.tensors()[0]
     )
     assert not honest.disproved.any()
+
+
+class Width(nn.Module):
+    """Tells texts apart by how wide their rows are, which an insertion may change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        wide = float(rows.shape[1] > 11)
+        return self.scale * torch.tensor([[1 - wide, wide]]).repeat(len(rows), 1)
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [(Width(), "depends on the zeros behind it"), (nn.Linear(11, 2), "reads rows of one width only")],
+)
+def test_a_model_that_a_longer_text_does_not_meet_is_refused(model: nn.Module, sentence: str) -> None:
+    domain = text_domain("d", ["A", "A bb"], [0, 0], ["0", "1"], width=11)
+    certifier = sp.certifiers.RandomizedSmoothing(sp.noise.WordDeletion(0.8), n=200)
+    with pytest.raises(ModelError, match=sentence):
+        sp.certify(model.eval(), domain, certifier, seed=0, progress="off")
+
+
+def test_a_model_of_text_refuses_images() -> None:
+    texts, images = sp.load_domains("signed-reviews"), sp.load_domains("digits")["digits"].subset(range(4))
+    model = sp.build_model("text-cnn", texts, width=4, filters=4, vocabulary=64).eval()
+    with pytest.raises(ModelError, match="the model reads text, and 'digits' holds image data"):
+        sp.certify(model, images, sp.certifiers.RandomizedSmoothing(sp.noise.Gaussian(0.25), n=50), progress="off")
+    with pytest.raises(ModelError, match="reads text"):
+        sp.train(model, images, progress="off")

@@ -12,7 +12,7 @@ import pytest
 
 from shiftproof.cli.options import absolute
 from shiftproof.domains import load_domains
-from shiftproof.domains.texts import texts_of
+from shiftproof.domains.texts import ROOM, texts_of
 from shiftproof.errors import DataError, DataNotFound, UsageError
 from shiftproof.runs import find_study
 from shiftproof.runs.seen import seen_domains
@@ -88,7 +88,7 @@ def test_splits_and_ids_are_kept_and_long_texts_are_read(tmp_path: Path) -> None
     assert domain.splits is not None
     assert domain.splits.tolist() == ["train", "validation", "test"]
     assert domain.ids.tolist() == ["7", "6", "5"]
-    assert domain.shape == (199_999,)
+    assert domain.shape == (199_999 + ROOM,)
 
 
 def test_classes_that_are_numbers_are_sorted_by_size(tmp_path: Path) -> None:

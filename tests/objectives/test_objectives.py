@@ -181,9 +181,12 @@ def test_every_objective_trains_from_the_command_line(name: str, run: Callable[.
     assert f'"rule": "{OBJECTIVES[name].cls.selection}"' in out
 
 
-def test_an_objective_for_text_refuses_images(run: Callable[..., tuple[int, str, str]]) -> None:
+def test_an_objective_refuses_data_of_another_kind(run: Callable[..., tuple[int, str, str]]) -> None:
     with pytest.raises(UsageError, match="word-deletion is for text data, and 'colored-digits' holds image data"):
         sp.train(sp.build_model("mlp", SOURCES), SOURCES, sp.objectives.WordDeletion())
+    for name in ("gaussian", "consistency", "macer", "smoothadv", "stability", "deformation", "transfer-noise"):
+        with pytest.raises(UsageError, match="is for image data, and 'signed-reviews' holds text data"):
+            sp.train(sp.build_model("text-cnn", TEXTS, width=2), TEXTS, OBJECTIVES.create(name))
     code, _, err = run(
         "train", "--data", "colored-digits", "--objective", "word-deletion", "--model", "mlp", "--out", "o"
     )

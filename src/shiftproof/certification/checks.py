@@ -12,6 +12,7 @@ from shiftproof.execution import single_threaded
 from shiftproof.models.outputs import check_copyable, logits_of
 from shiftproof.models.reference import Reference, random_inputs
 from shiftproof.models.state import first_change, snapshot
+from shiftproof.models.text.encoder import check_takes
 from shiftproof.rng import torch_generator
 
 __all__ = ["check_classifier", "reference_inputs"]
@@ -28,6 +29,7 @@ def check_classifier(model: nn.Module, domain: Domain) -> int:
     if not isinstance(model, nn.Module):
         raise UsageError(f"the model is {type(model).__name__}; it should be a torch.nn.Module that returns logits")
     check_copyable(model)
+    check_takes(model, domain)
     if not len(domain):
         raise DataError(f"domain {domain.name!r} has no samples to certify")
     if model.training:
@@ -52,6 +54,8 @@ def check_classifier(model: nn.Module, domain: Domain) -> int:
         if not Reference(inputs, logits).agrees(graded):
             raise ModelError("the model gives other outputs while gradients are computed, so that it is two functions")
         _check_batches(model, Reference(inputs, logits))
+        if domain.kind == "text":
+            _check_width(model, Reference(inputs, logits))
         if not torch.equal(logits, _logits(model, inputs)):
             raise ModelError("the model changes: inputs that it has seen before get other outputs than the first time")
         _check_memory(before, snapshot(model))
@@ -87,6 +91,22 @@ def _check_batches(model: nn.Module, reference: Reference) -> None:
             "the model's output for a sample depends on the other samples in its batch (BatchNorm with the batch's own "
             "statistics?), so that no guarantee for one sample can hold"
         )
+
+
+def _check_width(model: nn.Module, reference: Reference) -> None:
+    """The same texts in wider rows: a text that somebody lengthens needs one, and must meet the same function."""
+    for more in (1, 3, 64):
+        try:
+            wider = _logits(model, torch.nn.functional.pad(reference.inputs, (0, more)))
+        except ModelError as error:
+            raise ModelError(
+                f"the model reads rows of one width only, and a longer text needs a wider one: {error}"
+            ) from error
+        if not reference.agrees(wider):
+            raise ModelError(
+                "the model's output for a text depends on the zeros behind it, so that a longer text meets another "
+                "function and no guarantee against insertions can hold; decode rows with shiftproof.perturbations.text"
+            )
 
 
 def reference_inputs(domain: Domain, scale: float = 0.5) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shiftproof.domains.domain import Domain, Domains
-from shiftproof.domains.texts import TextInputs
+from shiftproof.domains.texts import ROOM, TextInputs
 from shiftproof.perturbations.text import plain
 
 __all__ = ["TextRows", "text_domains"]
@@ -31,7 +31,7 @@ def text_domains(name: str, classes: Sequence[str], domains: Mapping[str, TextRo
     (7,)
     """
     kept = {domain: [plain(*one) for one in rows.texts] for domain, rows in domains.items()}
-    width = max((len(text.encode()) for texts in kept.values() for text in texts), default=1)
+    width = ROOM + max((len(text.encode()) for texts in kept.values() for text in texts), default=1)
     return Domains(
         name,
         [

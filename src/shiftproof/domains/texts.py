@@ -15,7 +15,7 @@ from shiftproof.domains.inputs import Inputs, SubsetInputs
 from shiftproof.perturbations.text import decode, plain, rows_of
 from shiftproof.types import IntArray
 
-__all__ = ["TextInputs", "text_domain", "texts_of"]
+__all__ = ["ROOM", "TextInputs", "text_domain", "texts_of"]
 
 
 ROOM = 64

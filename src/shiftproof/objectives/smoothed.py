@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from shiftproof.objectives.measures import noise_of
 from shiftproof.objectives.objective import Objective
@@ -18,6 +18,8 @@ class ForSmoothing(Objective):
     """`sigma` is the standard deviation of the noise, that of the smoothing to come; the model is selected under it."""
 
     sigma: Annotated[NonNegative, Range(0.12, 1.0, log=True)] = 0.25
+
+    kind: ClassVar[str] = "image"
 
     @property
     def noise(self) -> Noise | None:

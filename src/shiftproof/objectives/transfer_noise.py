@@ -35,6 +35,7 @@ class TransferNoise(Objective):
 
     recipe = Recipe(optimiser="adam", lr=1e-4, batch=128, steps=2_000, evaluate_every=100)
     selection: ClassVar[Selection] = "source-validation"
+    kind: ClassVar[str] = "image"
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"sigma": 0.0, "eps": 0.0},)
 
     @property

@@ -12,7 +12,7 @@ import numpy as np
 from shiftproof.evidence import Evidence, Measurement, seen_note
 from shiftproof.evidence.certified import NOTHING, curve, mean_credit
 from shiftproof.evidence.titles import certificate_titles
-from shiftproof.perturbations.noise import as_noise
+from shiftproof.perturbations.noise import NOISES, as_noise
 from shiftproof.perturbations.threat import size_text
 from shiftproof.report.estimates import Repeats, Values, estimate, repeats_in
 from shiftproof.types import Estimate, FloatArray
@@ -121,7 +121,9 @@ class Series:
     def cap(self) -> float:
         """What no radius exceeds under its noise, however many votes there are; infinite where nothing is known."""
         noise = self.repeats.fact("noise_options")
-        return np.inf if noise is None else as_noise(noise).cap
+        # a noise of a plug-in that is not installed has no name here
+        known = noise is not None and noise["name"] in NOISES
+        return as_noise(noise).cap if known else np.inf
 
     @property
     def heading(self) -> str:

@@ -12,6 +12,7 @@ from shiftproof.domains import Domain, Domains, as_domains
 from shiftproof.errors import DataError, ModelError, UnknownName, UsageError
 from shiftproof.models.files import fingerprint
 from shiftproof.models.outputs import logits_of
+from shiftproof.models.text.encoder import check_takes
 from shiftproof.objectives import OBJECTIVES, Objective, Recipe
 from shiftproof.objectives.objective import Selection
 from shiftproof.rng import checked_seed
@@ -46,6 +47,7 @@ def checked_sources(model: nn.Module, sources: Any) -> Domains:
         if not len(domain):
             raise DataError(f"domain {domain.name!r} has no samples to train on")
         domain.inputs.prepare()
+    check_takes(model, domains)
     outputs = _outputs(model, next(iter(domains)).take(np.array([0]))[0])
     if not isinstance(sources, Domains | Domain):
         # a pair names no classes: the model says how many there are

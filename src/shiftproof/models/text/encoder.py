@@ -9,11 +9,12 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ModelError
 from shiftproof.models.text.tokens import Tokeniser, Tokens
 from shiftproof.perturbations.text import decode
 
-__all__ = ["TextEncoder", "text_encoder_of"]
+__all__ = ["TextEncoder", "check_takes", "text_encoder_of"]
 
 GROUP_TOKENS = 2048
 """Tokens that are read at once, those that fill up included: what a larger batch computes does not stay in caches."""
@@ -98,6 +99,12 @@ def _groups(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
             yield start, row
             start = row
     yield start, len(lengths)
+
+
+def check_takes(model: nn.Module, domains: Domains | Domain) -> None:
+    """Refuse a model of text for images, which would be bytes 0 and 1 to it."""
+    if domains.kind != "text" and text_encoder_of(model) is not None:
+        raise ModelError(f"the model reads text, and {domains.name!r} holds {domains.kind} data")
 
 
 def text_encoder_of(model: nn.Module) -> TextEncoder | None:
