@@ -202,7 +202,7 @@ class Deaf(Words):
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        (Width, "Width: the output for a text depends on how far its row is filled up"),
+        (Width, "Width: the model's output for a text depends on the zeros behind it"),
         (Mute, "Mute does not answer the empty text"),
         (Deaf, "Deaf: outputs have no gradient with respect to the embeddings of tokens"),
     ],

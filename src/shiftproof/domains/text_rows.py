@@ -28,7 +28,7 @@ def text_domains(name: str, classes: Sequence[str], domains: Mapping[str, TextRo
 
     >>> rows = TextRows([("so good",), ("bad",)], [1, 0], ["0", "1"])
     >>> text_domains("reviews", ["negative", "positive"], {"books": rows}).shape
-    (7,)
+    (71,)
     """
     kept = {domain: [plain(*one) for one in rows.texts] for domain, rows in domains.items()}
     width = ROOM + max((len(text.encode()) for texts in kept.values() for text in texts), default=1)
