@@ -33,7 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_data_set_of_text_says_so() -> None:
     named = {entry.name for entry in DOMAINS if entry.metadata.get("kind") == "text"}
-    assert {"sst2", "imdb", "sst2-imdb", "cad-imdb", "amazon-reviews", "mnli-genres", "mrpc", "cola"} <= named
+    assert {"sst2", "imdb", "sentiment", "cad-imdb", "amazon-reviews", "mnli-genres", "mrpc", "cola"} <= named
     assert {"table", "rotten-tomatoes", "signed-reviews"} <= named
 
 
@@ -109,10 +109,12 @@ def test_missing_text_says_how_to_fetch_it(folder: Path) -> None:
 
 @needs_data
 def test_sizes_of_the_data_sets() -> None:
-    pair = load_domains("sst2-imdb")
-    assert sizes(pair["sst2"]) == [6875, 872, 1821]
-    assert pair.names == ("sst2", "imdb")
-    assert pair["imdb"].ids[0] == "imdb/1"
+    reviews = load_domains("sentiment")
+    assert sizes(reviews["sst2"]) == [6875, 872, 1821]
+    assert reviews.names == ("sst2", "imdb", "books", "dvd", "electronics", "kitchen", "airline")
+    products = load_domains("amazon-reviews")
+    assert [reviews[one.name].ids.tolist() == one.ids.tolist() for one in products] == [True] * 5
+    assert reviews["imdb"].ids[0] == "imdb/1"
     assert [len(domain) for domain in load_domains("amazon-reviews")] == [2000] * 5
     mnli = load_domains("mnli-genres")
     assert mnli.classes == ("neutral", "contradiction", "entailment")

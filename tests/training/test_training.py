@@ -15,6 +15,7 @@ from torch import nn
 
 import shiftproof as sp
 from shiftproof.domains import train_part
+from shiftproof.domains.splits import first_samples
 from shiftproof.errors import DataError, ModelError, TrainingError, UnknownName, UsageError
 from shiftproof.models.files import fingerprint
 from shiftproof.objectives import Recipe
@@ -94,6 +95,21 @@ def test_an_epoch_shows_every_sample_once() -> None:
     seen = np.concatenate([batches._indices(part, step) for step in range(3 * len(part) // 50 + 1)])
     for epoch in range(3):
         assert len(set(seen[epoch * len(part) : (epoch + 1) * len(part)].tolist())) == len(part)
+
+
+def test_only_so_many_samples_are_trained_on() -> None:
+    kept = [first_samples(train_part(domain), 20) for domain in SOURCES]
+    model, other = (sp.build_model("mlp", SOURCES, width=8, seed=0) for _ in range(2))
+    fit = sp.train(model, SOURCES, seed=1, recipe={"steps": 6, "batch": 10, "samples": 20}, selection="last")
+    # the same by hand, of the twenty alone
+    optimiser = torch.optim.Adam(other.parameters(), lr=fit.recipe.lr)
+    for batch in Batches(kept, 10, 1, torch.device("cpu")).steps(0, 6):
+        losses = torch.nn.functional.cross_entropy(other(batch.inputs), batch.labels, reduction="none")
+        optimiser.zero_grad()
+        torch.stack([part.mean() for part in losses.split(10)]).mean().backward()
+        optimiser.step()
+    for name, weights in other.state_dict().items():
+        assert torch.equal(weights, fit.model.state_dict()[name]), name
 
 
 def test_a_domain_smaller_than_a_batch_still_fills_it() -> None:

@@ -1,4 +1,4 @@
-"""The Stanford Sentiment Treebank with two classes, alone and beside IMDb."""
+"""The Stanford Sentiment Treebank with two classes, alone and beside reviews of other kinds."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, Literal
 from shiftproof.domains.domain import Domains
 from shiftproof.domains.registry import DOMAINS, DataSet
 from shiftproof.domains.text_rows import TextRows, text_domains
-from shiftproof.domains.text_sets import SENTIMENT, IMDb, read_file, rows_of_file
+from shiftproof.domains.text_sets import SENTIMENT, AmazonReviews, IMDb, read_file, rows_of_file
 
-__all__ = ["SST2", "SST2IMDb"]
+__all__ = ["SST2", "Sentiment"]
 
 FILE = "sst2.parquet"
 Train = Literal["sentences", "phrases"]
@@ -37,19 +37,26 @@ class SST2(DataSet):
         return text_domains(self.name, SENTIMENT, {"sst2": _rows(self.name, self.train)})
 
 
-@DOMAINS.register("sst2-imdb", content="SST-2 sentences and IMDb reviews as two domains", kind="text")
+@DOMAINS.register("sentiment", content="SST-2, IMDb, four kinds of products and airlines as domains", kind="text")
 @dataclass(frozen=True)
-class SST2IMDb(DataSet):
-    """Film reviews by the sentence (sst2) and whole (imdb), negative or positive; `train` is that of sst2."""
+class Sentiment(DataSet):
+    """Negative and positive reviews of seven domains: sentences of film reviews (sst2) and whole ones (imdb), books,
+    dvds, electronics, kitchenware, and airlines; `train` is that of sst2.
+    """
 
     train: Train = "sentences"
-    files = (FILE, *IMDb.files)
+    files = (FILE, *IMDb.files, *AmazonReviews.files)
 
     def load(self) -> Domains:
-        """Read both files from the data folder."""
-        sst2, file = _rows(self.name, self.train), IMDb.files[0]
-        imdb = rows_of_file(read_file(self.name, file), file)
-        return text_domains(self.name, SENTIMENT, {"sst2": sst2, "imdb": imdb})
+        """Read the three files from the data folder."""
+        imdb, reviews = IMDb.files[0], AmazonReviews.files[0]
+        columns = read_file(self.name, reviews, ("text", "domain"))
+        products = {
+            domain: rows_of_file(columns, reviews, splits=AmazonReviews.splits, where=("domain", domain))
+            for domain in AmazonReviews.domains
+        }
+        films = {"sst2": _rows(self.name, self.train), "imdb": rows_of_file(read_file(self.name, imdb), imdb)}
+        return text_domains(self.name, SENTIMENT, films | products)
 
 
 def _rows(data_set: str, train: Train) -> TextRows:

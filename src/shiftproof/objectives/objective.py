@@ -28,7 +28,8 @@ class Recipe:
     """How an objective is trained: optimiser, learning rate, samples of each domain in a step, steps.
 
     `schedule` scales the learning rate over the steps; every `evaluate_every` steps the validation parts are measured.
-    With `part` "head" the encoder stays as it is, BatchNorm statistics included.
+    With `part` "head" the encoder stays as it is, BatchNorm statistics included. Of each domain at most `samples` are
+    trained on, at random but the same for every seed; without it, all are.
     """
 
     optimiser: str = "adam"
@@ -40,6 +41,7 @@ class Recipe:
     momentum: Annotated[float, Interval(ge=0, lt=1)] = 0.9
     evaluate_every: Positive = 100
     part: Part = "all"
+    samples: Positive | None = None
 
     def override(self, changes: Mapping[str, Any]) -> Recipe:
         """The same recipe with some values changed; an unknown name gets a suggestion."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.domains import Domain, Domains, train_part
+from shiftproof.domains.splits import first_samples
 from shiftproof.errors import TrainingError
 from shiftproof.execution import Mode, as_path, check_progress, progress_bar
 from shiftproof.objectives import Objective, Recipe
@@ -75,7 +76,8 @@ def train(
     if state.step:
         model.load_state_dict(state.model)
         optimiser.load_state_dict(state.optimiser)
-    batches = Batches([train_part(domain) for domain in domains], recipe.batch, seed, run_on, layout)
+    trained_on = [first_samples(train_part(domain), recipe.samples) for domain in domains]
+    batches = Batches(trained_on, recipe.batch, seed, run_on, layout)
     clock = Clock(state.seconds, checkpoint_seconds)
 
     with (
