@@ -16,7 +16,7 @@ from shiftproof.errors import ModelError, UsageError
 from shiftproof.models import MODELS
 from shiftproof.models.files import fingerprint
 from shiftproof.models.text import HashTokeniser, TextEncoder, text_encoder_of
-from shiftproof.models.text.encoder import GROUP_TOKENS, _groups
+from shiftproof.models.text.encoder import GROUP_TOKENS, _alike, _groups
 from shiftproof.perturbations.text import encode, plain
 
 REVIEWS = sp.load_domains("signed-reviews")
@@ -52,7 +52,7 @@ def test_a_text_gets_one_answer_whatever_is_beside_it(name: str) -> None:
             assert torch.allclose(alone, together, atol=1e-5)
         assert torch.allclose(model(encode([*TEXTS, *TEXTS[::-1]]))[len(TEXTS) :].flip(0), together, atol=1e-5)
     assert bool(together.isfinite().all())
-    # with gradients nothing is left out or sorted
+    # with gradients nothing is left out
     assert torch.allclose(model(encode(TEXTS)), together, atol=1e-5)
     # weights are those of the seed
     assert torch.equal(build(name, seed=0).eval()(encode(TEXTS)), model(encode(TEXTS)))
@@ -87,6 +87,24 @@ def test_rows_are_read_in_small_groups_of_one_length() -> None:
     assert (groups[0][0], groups[-1][1]) == (0, len(lengths))
     assert all((end - start) * lengths[end - 1] <= GROUP_TOKENS for start, end in groups[:-1])
     assert groups[-1] == (len(lengths) - 1, len(lengths))
+
+
+@pytest.mark.parametrize("name", ["minilm", "text-transformer"])
+def test_training_reads_texts_of_like_length_together(name: str) -> None:
+    model = build(name, dropout=0.0, length=60).double().train()
+    texts = [" ".join(["good", "bad", "food"][k % 3] for k in range(length)) for length in (40, 3, 9, 50, 3, 48) * 4]
+    lengths = sorted(encoder_of(model).tokens(encode(texts)).real.sum(1).tolist())
+    assert len(list(_alike(lengths))) > 1
+    labels = torch.tensor([0, 1] * 12)
+
+    def slopes(logits: torch.Tensor) -> list[torch.Tensor]:
+        used = [one for one in model.parameters() if one.requires_grad]
+        return list(torch.autograd.grad(nn.functional.cross_entropy(logits, labels), used, allow_unused=True))
+
+    together, alone = model(encode(texts)), torch.cat([model(encode([text])) for text in texts])
+    assert torch.allclose(together, alone, atol=1e-9)
+    for one, other in zip(slopes(together), slopes(alone), strict=True):
+        assert (one is None and other is None) or torch.allclose(one, other, atol=1e-9)
 
 
 @pytest.mark.parametrize("option", [{"gray": True}, {"mean": [0.5], "std": [0.5]}])

@@ -44,6 +44,8 @@ class TextTransformer(Architecture):
 
 
 class _Transformer(TextEncoder):
+    costly = True
+
     def __init__(self, options: TextTransformer) -> None:
         super().__init__()
         self.tokeniser = HashTokeniser(options.vocabulary, options.length)

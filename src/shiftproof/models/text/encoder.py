@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,8 @@ __all__ = ["TextEncoder", "check_takes", "text_encoder_of"]
 
 GROUP_TOKENS = 2048
 """Tokens that are read at once, those that fill up included: what a larger batch computes does not stay in caches."""
+FEWEST_TOKENS, STRETCH = 256, 1.25
+"""In training, groups are of texts whose lengths differ by less than this factor, unless they have fewer tokens."""
 
 
 class TextEncoder(nn.Module, ABC):
@@ -28,6 +31,8 @@ class TextEncoder(nn.Module, ABC):
     """
 
     tokeniser: Tokeniser
+    costly: ClassVar[bool] = False
+    """Whether a token costs so much that texts of like length are read together in training, too."""
     _given: tuple[Tensor, Tokens] | None = None
 
     @abstractmethod
@@ -66,10 +71,10 @@ class TextEncoder(nn.Module, ABC):
     def forward(self, rows: Tensor) -> Tensor:
         """Representations of texts."""
         if self._given is not None:
-            return self.encode(*self._checked(rows, *self._given))
+            return self._read_alike(*self._checked(rows, *self._given))
         tokens = self.tokens(rows)
         if self.training or torch.is_grad_enabled() or len(rows) < 2:
-            return self.encode(self.embed(tokens), tokens)
+            return self._read_alike(self.embed(tokens), tokens)
         # texts that are thinned to a few words are often the same: each is read once, beside others of its length
         ids = torch.where(tokens.real, tokens.ids * (1 + tokens.segment.max()) + tokens.segment, -1)
         _, place = torch.unique(ids, dim=0, return_inverse=True)
@@ -80,6 +85,17 @@ class TextEncoder(nn.Module, ABC):
         groups = [tokens.rows(first[order[start:end]].to(ids.device)) for start, end in _groups(lengths.tolist())]
         read = torch.cat([self.encode(self.embed(group), group) for group in groups])
         return read[order.argsort().to(ids.device)[place]]
+
+    def _read_alike(self, embedded: Tensor, tokens: Tokens) -> Tensor:
+        """Representations of embedded tokens, of texts of like length at a time if tokens are `costly`."""
+        if not self.costly or len(embedded) < 2:
+            return self.encode(embedded, tokens)
+        lengths, order = tokens.real.sum(1).sort(stable=True)
+        read = []
+        for start, end in _alike(lengths.tolist()):
+            group = tokens.rows(order[start:end])
+            read.append(self.encode(embedded[order[start:end], : group.ids.shape[1]], group))
+        return torch.cat(read)[order.argsort()]
 
     @staticmethod
     def _checked(rows: Tensor, embedded: Tensor, tokens: Tokens) -> tuple[Tensor, Tokens]:
@@ -96,6 +112,16 @@ def _groups(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
     start = 0
     for row, length in enumerate(lengths):
         if row > start and (row + 1 - start) * length > GROUP_TOKENS:
+            yield start, row
+            start = row
+    yield start, len(lengths)
+
+
+def _alike(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The same for training, where a batch is small and what fills up is what counts."""
+    start = 0
+    for row, length in enumerate(lengths):
+        if length > STRETCH * lengths[start] and (row - start) * lengths[row - 1] >= FEWEST_TOKENS:
             yield start, row
             start = row
     yield start, len(lengths)

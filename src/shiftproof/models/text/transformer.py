@@ -32,6 +32,8 @@ class TransformerEncoder(TextEncoder):
         segments: Whether the module is told which part of a pair a token belongs to, if it can be.
     """
 
+    costly = True
+
     def __init__(
         self, module: nn.Module, tokeniser: FastTokeniser, pooling: Pooling | None, *, segments: bool = True
     ) -> None:
