@@ -47,7 +47,7 @@ def command(
     asked = Corrupt(corruption, severity, constants)  # type: ignore[arg-type]
     domains = load_domains(data, **options["data"])
     chosen = domains if domain is None else domains.select([name.strip() for name in domain.split(",")])
-    asked = asked.on(chosen.kind)
+    asked = asked.on(chosen)
     kind = CorruptingTexts if chosen.kind == "text" else Corrupting
     work = kind(chosen, asked.corruptions, asked.severities, asked.constants, seed)
     check_writable(out)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from shiftproof.domains.inputs import ArrayInputs, Inputs, SubsetInputs
 from shiftproof.errors import DataError, UnknownName, UsageError
-from shiftproof.types import IntArray
+from shiftproof.types import FloatArray, IntArray
 
 __all__ = ["Domain", "Domains", "as_domains", "one_domain"]
 
@@ -34,13 +34,13 @@ class Domain:
     ids in two domains mean the same thing measured twice. `groups` (patient, slide, author) are never torn apart by a
     split. `splits`, where the data set comes with them, say train, validation or test for each sample.
     `counterfactual`, where a data set is constructed, turns inputs into what they would be elsewhere: the same digit in
-    the other colour.
+    the other colour. Without `classes`, labels are numbers to be predicted (regression): how alike two sentences are.
     """
 
     name: str
     classes: tuple[str, ...]
     inputs: Inputs
-    labels: IntArray
+    labels: NDArray[Any]
     ids: NDArray[np.object_]
     groups: NDArray[np.object_] | None = None
     splits: NDArray[np.object_] | None = None
@@ -57,7 +57,10 @@ class Domain:
             raise DataError(f"domain {self.name!r} has two samples with the same id")
         if self.splits is not None and not set(self.splits.tolist()) <= SPLITS:
             raise DataError(f"splits of {self.name!r} should be train, validation or test")
-        if len(self.labels) and (self.labels.min() < 0 or self.labels.max() >= len(self.classes)):
+        if self.is_regression:
+            if not np.isfinite(self.labels).all():
+                raise DataError(f"labels of {self.name!r} should be finite numbers")
+        elif len(self.labels) and (self.labels.min() < 0 or self.labels.max() >= len(self.classes)):
             raise DataError(
                 f"labels of {self.name!r} run from {self.labels.min()} to {self.labels.max()}, "
                 f"but {len(self.classes)} classes allow 0 to {len(self.classes) - 1}"
@@ -96,7 +99,7 @@ class Domain:
             name,
             tuple(classes),
             inputs,
-            _integers(labels, name),
+            _integers(labels, name) if len(classes) else _numbers(labels, name),
             _objects(ids if ids is not None else [f"{name}/{i}" for i in range(len(inputs))]),
             None if groups is None else _objects(groups),
             None if splits is None else _objects(splits),
@@ -105,15 +108,16 @@ class Domain:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+    def __getitem__(self, index: int) -> tuple[Tensor, Any]:
         if not -len(self) <= index < len(self):
             raise IndexError(f"domain {self.name!r} has {len(self)} samples; there is no number {index}")
-        return self.inputs.take(np.array([index % len(self)]))[0], int(self.labels[index])
+        return self.inputs.take(np.array([index % len(self)]))[0], self.labels[index].item()
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.shape)) if self.kind == "image" else self.kind
         groups = f", {len(set(self.groups.tolist()))} groups" if self.groups is not None else ""
-        return f"Domain({self.name!r}, {len(self)} samples of {shape}, {len(self.classes)} classes{groups})"
+        labels = "numbers to predict" if self.is_regression else f"{len(self.classes)} classes"
+        return f"Domain({self.name!r}, {len(self)} samples of {shape}, {labels}{groups})"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -124,6 +128,16 @@ class Domain:
     def kind(self) -> str:
         """What inputs are: image (numbers in [0, 1]) | text (rows of bytes)."""
         return self.inputs.kind
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether labels are numbers to be predicted, not classes."""
+        return not self.classes
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs a model of it has: a logit for each class, or one number."""
+        return len(self.classes) or 1
 
     @property
     def units(self) -> NDArray[np.object_]:
@@ -141,13 +155,16 @@ class Domain:
 
     @property
     def class_counts(self) -> dict[str, int]:
-        """How many samples each class has."""
+        """How many samples each class has; nothing where labels are numbers."""
+        if self.is_regression:
+            return {}
         return dict(zip(self.classes, np.bincount(self.labels, minlength=len(self.classes)).tolist(), strict=True))
 
     def take(self, indices: ArrayLike) -> tuple[Tensor, Tensor]:
-        """Inputs and labels at `indices`, as tensors."""
+        """Inputs and labels at `indices`, as tensors; labels that are numbers in float32."""
         chosen = np.asarray(indices, np.int64)
-        return self.inputs.take(chosen), torch.from_numpy(self.labels[chosen])
+        labels = torch.from_numpy(self.labels[chosen])
+        return self.inputs.take(chosen), labels.float() if self.is_regression else labels
 
     def tensors(self) -> tuple[Tensor, Tensor]:
         """All inputs and labels, for domains that fit in memory."""
@@ -236,6 +253,16 @@ class Domains:
         return next(iter(self)).classes
 
     @property
+    def is_regression(self) -> bool:
+        """Whether labels are numbers to be predicted, not classes."""
+        return not self.classes
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs a model of it has: a logit for each class, or one number."""
+        return next(iter(self)).outputs
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Shape of one input."""
         return next(iter(self)).shape
@@ -306,6 +333,15 @@ def _integers(labels: ArrayLike, owner: str) -> IntArray:
             f"labels of {owner!r} should be one integer a sample, not {values.dtype} of shape {values.shape}"
         )
     return values.astype(np.int64)
+
+
+def _numbers(labels: ArrayLike, owner: str) -> FloatArray:
+    values = np.asarray(labels)
+    if values.ndim != 1 or values.dtype.kind not in "iuf":
+        raise DataError(
+            f"labels of {owner!r} should be one number a sample, not {values.dtype} of shape {values.shape}"
+        )
+    return values.astype(np.float64)
 
 
 def _objects(values: Sequence[str]) -> NDArray[np.object_]:

@@ -17,7 +17,7 @@ class TextRows:
     """The columns of a domain: texts (or pairs of texts), labels, stable ids, and perhaps groups and splits."""
 
     texts: Sequence[tuple[str, ...]]
-    labels: Sequence[int]
+    labels: Sequence[float]
     ids: Sequence[str]
     groups: Sequence[str] | None = None
     splits: Sequence[str] | None = None

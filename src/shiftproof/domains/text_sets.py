@@ -20,6 +20,7 @@ WITHOUT_TEST = {"train": "train", "dev": "test"}
 """Of a file without test rows: dev is what is measured, and what selects the weights is taken from train."""
 
 PRODUCTS = {name: name for name in ("books", "dvd", "electronics", "kitchen", "airline")}
+SIMILARITY = {"images": "images", "MSRvid": "MSRvid", "headlines": "headlines", "MSRpar": "MSRpar"}
 GENRES = {name: name for name in ("fiction", "government", "slate", "telephone", "travel")}
 COLA = {"CoLA": "cola"}
 
@@ -28,7 +29,9 @@ class TextSet(DataSet):
     """A data set of text in one Parquet file with the columns split, label and text; subclasses say what differs."""
 
     classes: ClassVar[tuple[str, ...]] = SENTIMENT
-    """What the labels 0, 1, ... mean."""
+    """What the labels 0, 1, ... mean; none where labels are numbers to be predicted."""
+    label: ClassVar[str] = "label"
+    """The column of the labels."""
     texts: ClassVar[tuple[str, ...]] = ("text",)
     """The column of the text, or the two of a pair."""
     where: ClassVar[str | None] = None
@@ -43,7 +46,7 @@ class TextSet(DataSet):
     def load(self) -> Domains:
         """Read the file from the data folder."""
         names = dict.fromkeys((*self.texts, *filter(None, [self.where, self.group])))
-        columns = read_file(self.name, self.files[0], tuple(names))
+        columns = read_file(self.name, self.files[0], tuple(names), self.label, float if not self.classes else int)
         wanted = self.domains or {"": self.name}
         return text_domains(
             self.name,
@@ -55,16 +58,22 @@ class TextSet(DataSet):
         )
 
 
-def read_file(data_set: str, file: str, columns: tuple[str, ...] = ("text",)) -> dict[str, list[Any]]:
-    """The columns, with label and split, of a file of the data folder; every value must be there."""
-    wanted = (*columns, "label", "split")
+def read_file(
+    data_set: str, file: str, columns: tuple[str, ...] = ("text",), label: str = "label", number: type = int
+) -> dict[str, list[Any]]:
+    """The columns, with label and split, of a file of the data folder; every value must be there.
+
+    The column `label`, of which each value is a `number`, is called label in what is returned.
+    """
+    wanted = (*columns, label, "split")
     path = find_file(data_set, file, f"a Parquet file with the columns {', '.join(wanted)}")
     found = read_columns(path, wanted)
     for name, values in found.items():
-        kind = int if name == "label" else str
+        kind = number if name == label else str
         bad = next((row for row, value in enumerate(values) if not isinstance(value, kind)), None)
         if bad is not None:
             raise DataError(f"{path}, row {bad + 1}: {name} is {values[bad]!r}, not {kind.__name__}")
+    found["label"] = found.pop(label)
     return found
 
 
@@ -164,3 +173,21 @@ class CoLA(TextSet):
     where = "task"
     domains = COLA
     splits = WITHOUT_TEST
+
+
+@DOMAINS.register("stsb", content="7,000 pairs of sentences of four sources, and how alike they are", kind="text")
+@dataclass(frozen=True)
+class STSB(TextSet):
+    """Pairs of sentences with a number from 0 (unrelated) to 5 (the same meaning), as people judged them (Cer et al.,
+    SemEval 2017).
+
+    Domains are the sources that have rows of all three splits: captions of images and of videos (MSRvid), headlines,
+    and paraphrases from the news (MSRpar).
+    """
+
+    files = ("stsb.parquet",)
+    classes = ()
+    label = "score"
+    texts = ("sentence1", "sentence2")
+    where = "source"
+    domains = SIMILARITY

@@ -133,6 +133,9 @@ def _unreadable_findings(domains: Domains, unreadable: dict[str, list[int]]) -> 
 
 def class_findings(domains: Domains) -> Iterable[Finding]:
     """Whether all domains have the same classes; by labels alone."""
+    if domains.is_regression:
+        yield _range_finding(domains)
+        return
     present = {domain.name: set(np.unique(domain.labels).tolist()) for domain in domains}
     problems = 0
     for number, label in enumerate(domains.classes):
@@ -149,6 +152,16 @@ def class_findings(domains: Domains) -> Iterable[Finding]:
         yield Finding("fail", "one-class", message)
     elif not problems:
         yield Finding("pass", "classes", f"all domains have the same {len(domains.classes)} classes")
+
+
+def _range_finding(domains: Domains) -> Finding:
+    """Between which numbers labels lie; a domain where all are equal tells nothing."""
+    spans = {domain.name: (float(domain.labels.min()), float(domain.labels.max())) for domain in domains if len(domain)}
+    flat = [name for name, (low, high) in spans.items() if low == high]
+    if flat:
+        return Finding("fail", "one-number", f"all labels of {some(flat)} are the same number: nothing to predict")
+    shown = "; ".join(f"{name}: {low:g} to {high:g}" for name, (low, high) in spans.items())
+    return Finding("pass", "numbers", f"labels are numbers to predict, {shown}")
 
 
 def _group_findings(domains: Domains) -> Iterable[Finding]:

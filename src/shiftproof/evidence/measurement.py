@@ -36,9 +36,9 @@ class Column:
 COMMON = (
     Column("id", "text", "The sample's id."),
     Column("group", "text", "The group that it belongs to (patient, author), where there are groups."),
-    Column("label", "int", "Its class."),
-    Column("prediction", "int", "The classifier's answer; -1 where it abstains."),
-    Column("correct", "bool", "Whether the answer is the label."),
+    Column("label", "int", "Its class; not there where labels are numbers."),
+    Column("prediction", "int", "The classifier's answer; -1 where it abstains; not there where labels are numbers."),
+    Column("correct", "bool", "Whether the answer is the label; not there where labels are numbers."),
     Column("seconds", "float", "Time that the sample took."),
 )
 """Columns of every measurement; a probe declares the others."""

@@ -19,7 +19,7 @@ from shiftproof.evidence.certified import (
     radius_difference,
     radius_interval,
 )
-from shiftproof.statistics import Sample, bootstrap_difference, bootstrap_mean, interval
+from shiftproof.statistics import Sample, bootstrap_difference, bootstrap_mean, interval, pearson, spearman
 from shiftproof.types import Estimate
 
 __all__ = [
@@ -33,8 +33,10 @@ __all__ = [
     "envelope",
     "gap",
     "interval",
+    "pearson",
     "radius_difference",
     "radius_interval",
+    "spearman",
 ]
 
 

@@ -64,7 +64,9 @@ def difference(before: Any, now: Stored) -> str:
             return f"{which} other logits are infinite or not numbers"
         if not finite.any():
             continue
-        spread, largest = float(np.ptp(one[finite])), float(np.abs(one[finite]).max())
+        # a single output has no spread in its row: it is told from that of the other inputs
+        spread = float(np.ptp(one[finite] if len(one) > 1 else old[np.isfinite(old)]))
+        largest = float(np.abs(one[finite]).max())
         allowed = TOLERANCE * spread + ROUNDING * largest
         if int(np.argmax(one)) != int(np.argmax(other)) and _lead(one) > allowed:
             return f"{which} it answered {int(np.argmax(one))} and now {int(np.argmax(other))}"

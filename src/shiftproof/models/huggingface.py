@@ -154,12 +154,24 @@ def build_huggingface(spec: str, domains: Domains | Domain, *, seed: int = 0, **
     if _names_classifier(config) and not _has_new_head(options) and own.weights == "pretrained":
         if "pooling" in options:
             raise UsageError(f"{spec} is a classifier with a head of its own; pooling needs a new one: model.head=free")
-        order = match_classes(spec, config.id2label, domains.classes)
+        order = _kept_outputs(spec, config, domains)
     blueprint = HuggingFaceBlueprint(
-        spec, domains.shape, len(domains.classes), asdict(own), head=head, config=kept, order=order
+        spec, domains.shape, domains.outputs, asdict(own), head=head, config=kept, order=order
     )
     model = blueprint.build(seed)
     return model if order is None else model.eval()
+
+
+def _kept_outputs(spec: str, config: Any, domains: Domains | Domain) -> tuple[int, ...]:
+    """Which of its outputs is that of each class, in order; of numbers to be predicted, the one that there is."""
+    if not domains.is_regression:
+        return match_classes(spec, config.id2label, domains.classes)
+    if len(config.id2label) != 1:
+        raise ModelError(
+            f"{spec} has {len(config.id2label)} outputs, and labels of {domains.name!r} are numbers to predict, which "
+            "takes one. 'shiftproof train --set model.head=free' trains a new head on it"
+        )
+    return (0,)
 
 
 def huggingface_options(spec: str, options: Mapping[str, Any]) -> tuple[Head, HuggingFace]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -198,10 +198,18 @@ def _with_new_head(
         raise ModelError(f"{path}: {error}") from error
 
 
+def _predicts(classes: Sequence[str]) -> str:
+    return f"tells apart {', '.join(classes)}" if classes else "predicts a number"
+
+
+def _labels(classes: Sequence[str]) -> str:
+    return f"the classes {', '.join(classes)}" if classes else "numbers to predict"
+
+
 def _rebuild(path: Path, card: dict[str, Any], domains: Domains | Domain | None) -> nn.Module:
     if domains is not None and card["classes"] is not None and tuple(card["classes"]) != domains.classes:
         raise ModelError(
-            f"{path} tells apart {', '.join(card['classes'])}; the data has the classes {', '.join(domains.classes)}. "
+            f"{path} {_predicts(card['classes'])}; the data has {_labels(domains.classes)}. "
             "'shiftproof train --set model.head=free' trains a new head on its encoder"
         )
     record = card["architecture"]

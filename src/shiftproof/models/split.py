@@ -90,7 +90,7 @@ class SplitModel(nn.Module):
         if not isinstance(domains, Domain | Domains):
             raise UsageError(f"a head is built for the classes of domains, not for {domains!r}")
         head = Head(**checked_options(Head, options, "a head"))
-        shape, classes = domains.shape, len(domains.classes)
+        shape, classes = domains.shape, domains.outputs
         encoder, architecture = self.encoder, blueprint_of(self)
         if architecture is not None:
             if architecture.kind != domains.kind:

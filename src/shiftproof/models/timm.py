@@ -109,7 +109,7 @@ def build_timm(spec: str, domains: Domains | Domain, *, seed: int = 0, **options
     `pretrained=True` keeps the published last layer too, unless an option of `Head` asks for a new one.
     """
     front, head, own = timm_options(spec, options)
-    blueprint = TimmBlueprint(spec, domains.shape, len(domains.classes), asdict(own), front, head)
+    blueprint = TimmBlueprint(spec, domains.shape, domains.outputs, asdict(own), front, head)
     if own.pretrained and not has_new_head(options):
         return blueprint.build_published().eval()
     return blueprint.build(seed)

@@ -18,7 +18,7 @@ from shiftproof.attacks.attack import check_eps
 from shiftproof.attacks.embedding_pgd import EmbeddingPGD
 from shiftproof.attacks.pgd import PGD
 from shiftproof.models.prepared.prepare import Precision
-from shiftproof.objectives.measures import cross_entropy
+from shiftproof.objectives.measures import error_of
 from shiftproof.objectives.moved import Climb, Movable, movable_batch
 from shiftproof.objectives.objective import Objective, Outcome
 from shiftproof.perturbations.balls import AdditiveOption
@@ -85,7 +85,7 @@ class InnerAttack(Objective):
         return batch.ascend(losses, Climb(self.steps, self.step, self.rule, self.random_start), generator)
 
     def attack_batch(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Callable[[nn.Module], Tensor]:
-        """What the model, or its encoder, says of the batch moved to where the cross-entropy is high."""
+        """What the model, or its encoder, says of the batch moved to where its error is large."""
         with self.movable(model, batch.inputs) as movable:
-            points = self.ascend(movable, lambda logits: cross_entropy(logits, batch.labels), generator)
+            points = self.ascend(movable, lambda outputs: error_of(outputs, batch.labels), generator)
         return partial(movable.read, points)

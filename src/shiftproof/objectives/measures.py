@@ -10,12 +10,21 @@ from shiftproof.errors import ModelError
 from shiftproof.models import SplitModel
 from shiftproof.perturbations.noise import Noise, as_noise
 
-__all__ = ["cross_entropy", "divergence", "noise_of", "noisy_copies", "noisy_logits", "split", "spread"]
+__all__ = ["cross_entropy", "divergence", "error_of", "noise_of", "noisy_copies", "noisy_logits", "split", "spread"]
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Of each sample (N), from logits (N x K)."""
     return F.cross_entropy(logits, labels, reduction="none")
+
+
+def error_of(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Of each sample (N): cross-entropy of logits (N x K), or where labels are numbers the squared error (N x 1).
+
+    >>> error_of(torch.tensor([[3.0], [1.0]]), torch.tensor([2.5, 1.0]))
+    tensor([0.2500, 0.0000])
+    """
+    return (outputs[:, 0] - labels) ** 2 if labels.is_floating_point() else cross_entropy(outputs, labels)
 
 
 def divergence(log_p: Tensor, log_q: Tensor) -> Tensor:

@@ -69,6 +69,8 @@ class Objective(Method, ABC):
     """How the kept weights are chosen unless told otherwise."""
     kind: ClassVar[str | None] = None
     """What it is trained on: image | text; None for both."""
+    regression: ClassVar[bool] = False
+    """Whether it also trains a model to predict numbers."""
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ()
     """Options with which the loss is that of ERM, for `check_objective`."""
 

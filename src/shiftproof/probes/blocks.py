@@ -56,7 +56,7 @@ def measure_blocks(measure: Measure, task: ProbeTask, with_ids: bool = False, mo
         work = _Block(measure, task.model, domain, blocks, with_ids)
         for shard, result in run_shards(work, todo, task.workers):
             journal.append(str(shard), result)
-            bar.advance(len(result["prediction"]))
+            bar.advance(len(result["seconds"]))
     ordered = [journal.done[str(shard)] for shard in range(len(blocks))]
     return {key: np.concatenate([np.asarray(part[key]) for part in ordered]) for key in ordered[0]}
 

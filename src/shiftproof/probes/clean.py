@@ -8,10 +8,11 @@ from torch import Tensor, nn
 
 from shiftproof.attacks import Base
 from shiftproof.attacks.attack import check_victim
-from shiftproof.domains import Domain
+from shiftproof.domains import Domain, Domains
 from shiftproof.probes.blocks import Columns, ProbeTask, answers_of, measure_blocks
 from shiftproof.probes.costs import block_cost
 from shiftproof.probes.probe import PROBES, Probe, Result
+from shiftproof.probes.score import Score
 from shiftproof.types import Cost
 
 __all__ = ["Clean"]
@@ -20,9 +21,13 @@ __all__ = ["Clean"]
 @PROBES.register("clean", cost="1 forward pass a sample")
 @dataclass(frozen=True)
 class Clean(Probe):
-    """Predictions on the samples as they are."""
+    """Predictions on the samples as they are; where labels are numbers, `score` takes its place."""
 
     cheap: ClassVar[bool] = True
+
+    def on(self, data: Domain | Domains) -> Probe:
+        """Of data whose labels are numbers, the numbers that are predicted."""
+        return Score() if data.is_regression else self
 
     def collect(self, task: ProbeTask) -> list[Result]:
         """Predictions of all samples."""

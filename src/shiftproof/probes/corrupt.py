@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import PlainValidator
 from torch import Tensor, nn
 
-from shiftproof.domains import Domain
+from shiftproof.domains import Domain, Domains
 from shiftproof.errors import UsageError
 from shiftproof.perturbations.corruptions import (
     CORRUPTIONS,
@@ -89,9 +89,10 @@ class Corrupt(Probe):
         """Every corruption at every severity."""
         return [(name, severity) for name in self.corruptions for severity in self.severities]
 
-    def on(self, kind: str) -> Self:
+    def on(self, data: Domain | Domains) -> Corrupt:
         """On text, "standard" and "all" are the corruptions of text."""
-        return replace(self, corruptions=TEXT) if kind == "text" and self.corruptions in (STANDARD, _ALL) else self
+        usual = self.corruptions in (STANDARD, _ALL)
+        return replace(self, corruptions=TEXT) if data.kind == "text" and usual else self
 
     def collect(self, task: ProbeTask) -> list[Result]:
         """Predictions under each; a sample's corruption depends on the seed and its id alone."""
@@ -112,7 +113,7 @@ class Corrupt(Probe):
 
     def check(self, model: nn.Module, domain: Domain, calibration: object) -> None:
         """Refuse images that can't be corrupted, and corruptions of another kind than the samples."""
-        asked = self.on(domain.kind)
+        asked = self.on(domain)
         for name in asked.corruptions:
             check_kind(name, domain.kind)
         inputs, _ = domain.take([0])
@@ -120,7 +121,7 @@ class Corrupt(Probe):
 
     def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
         """By a trial on a few samples."""
-        asked = self.on(domain.kind)
+        asked = self.on(domain)
         return trial_cost(asked.measure, model, domain, workers, asked.passes(model), _TOGETHER)
 
     def passes(self, model: nn.Module) -> int:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import nn
 
 from shiftproof.catalogue import Catalogue, Method
 from shiftproof.domains import Domain, Domains
-from shiftproof.errors import ConformanceError
+from shiftproof.errors import ConformanceError, UsageError
 from shiftproof.evidence import Column, Evidence, EvidenceStore, Measurement
 from shiftproof.execution import Mode
 from shiftproof.models.identity import identity_of
 from shiftproof.probes.blocks import Columns, ProbeTask
 from shiftproof.types import Cost, Finding
 
-__all__ = ["PROBES", "Probe", "Result", "run_probe", "under_each"]
+__all__ = ["PROBES", "Probe", "Result", "check_labels", "run_probe", "under_each"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +40,8 @@ class Probe(Method, ABC):
     """What it measures of every sample besides the answer; anything else in its results is an error."""
     cheap: ClassVar[bool] = False
     """Whether it takes a forward pass a sample and no more: a budget leaves such probes all samples."""
+    regression: ClassVar[bool] = False
+    """Whether it measures models that predict numbers; what counts right answers does not."""
     in_blocks: ClassVar[bool] = True
     """Whether it measures blocks of samples, the first of them in process; what certifies shares its work otherwise."""
 
@@ -60,7 +62,9 @@ class Probe(Method, ABC):
 
     @abstractmethod
     def collect(self, task: ProbeTask) -> Sequence[Result]:
-        """One result a setting, each with all samples of the task's domain, in order; at least `prediction`."""
+        """One result a setting, each with all samples of the task's domain, in order; at least `prediction`, or of data
+        whose labels are numbers `predicted`.
+        """
 
     @abstractmethod
     def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
@@ -74,8 +78,10 @@ class Probe(Method, ABC):
         """What weakens what it measures, as far as its options tell."""
         yield from ()
 
-    def on(self, kind: str) -> Self:
-        """The probe for data of a kind, image | text, where what its options mean depends on that."""
+    def on(self, data: Domain | Domains) -> Probe:
+        """The probe for such data, where what it measures depends on whether samples are images or texts, labels
+        classes or numbers.
+        """
         return self
 
     def check(self, model: nn.Module, domain: Domain, calibration: Domains | None) -> None:
@@ -106,7 +112,7 @@ def run_probe(
     `facts` are what is known of the samples: how they were `sampled`, whether they were `seen_in_training`;
     `train_seed` is told where a study trains a model with several seeds.
     """
-    probe = probe.on(domain.kind)
+    probe = probe.on(domain)
     setting, known = repr(probe), dict(facts or {})
     path = store.path(model_name, domain.name, probe.name, setting, train_seed)
     identity = identity_of({"probe": setting, **known}, model, domain, seed=seed, calibration=calibration)
@@ -151,13 +157,25 @@ def under_each(settings: Sequence[Mapping[str, Any]], measured: Columns) -> list
     ]
 
 
+def check_labels(probe: Probe, domain: Domain) -> None:
+    """Refuse a probe that counts right answers where labels are numbers."""
+    if domain.is_regression and not probe.regression:
+        able = ", ".join(entry.name for entry in PROBES if entry.cls.regression)
+        raise UsageError(
+            f"the probe {probe.name} does not apply: labels of {domain.name!r} are numbers to predict, so that no "
+            f"answer is right or wrong; for these there is {able}"
+        )
+
+
 def _measurement(probe: Probe, result: Result, domain: Domain, common: Mapping[str, Any]) -> Measurement:
-    prediction = np.asarray(result.columns["prediction"])
-    if len(prediction) != len(domain) or not len(domain):
+    answers = np.asarray(result.columns["predicted" if domain.is_regression else "prediction"])
+    if len(answers) != len(domain) or not len(domain):
         raise ConformanceError(
-            f"the probe {common['probe']!r} gave {len(prediction)} predictions for {len(domain)} samples of "
+            f"the probe {common['probe']!r} gave {len(answers)} predictions for {len(domain)} samples of "
             f"{domain.name!r}"
         )
-    known: Columns = {"id": domain.ids, "label": domain.labels, "correct": prediction == domain.labels}
+    known: Columns = {"id": domain.ids}
+    if not domain.is_regression:
+        known |= {"label": domain.labels, "correct": answers == domain.labels}
     known |= {} if domain.groups is None else {"group": domain.groups}
     return Measurement.of({**common, **result.facts}, {**known, **result.columns}, probe.columns)

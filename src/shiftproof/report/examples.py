@@ -48,7 +48,12 @@ class Examples:
 
 
 def first_texts(domain: Domain) -> list[SampleText]:
-    """The first texts of each of the first classes."""
+    """The first texts of each of the first classes; where labels are numbers, texts from the least to the largest."""
+    if domain.is_regression:
+        order = np.argsort(domain.labels, kind="stable")
+        chosen = order[np.unique(np.linspace(0, len(order) - 1, CLASSES * EACH, dtype=np.int64))].tolist()
+        texts = texts_of(domain, chosen)
+        return [SampleText(f"{domain.labels[i]:g}", text) for i, text in zip(chosen, texts, strict=True)]
     indices = [
         int(index)
         for label in range(min(CLASSES, len(domain.classes)))

@@ -154,7 +154,7 @@ def _parts(study: Study, data: StudyData, cards: Sequence[Mapping[str, Any]]) ->
 
 def check_classes(domains: Domains) -> None:
     """Refuse data of a single class: whoever always answers with it is right."""
-    if len(domains.classes) < 2:
+    if len(domains.classes) < 2 and not domains.is_regression:
         one = ", ".join(map(repr, domains.classes)) or "none"
         raise DataError(
             f"{domains.name} has a single class ({one}), so that there is nothing to tell apart; expected are two "

@@ -127,7 +127,7 @@ def applicable(
     (model,) = models.values()
     findings: list[Finding] = []
     if questions.corruptions:
-        asked = Corrupt(questions.corruptions).on(data.sources.kind)
+        asked = Corrupt(questions.corruptions).on(data.sources)
         for name in asked.corruptions:
             check_kind(name, data.sources.kind)
         try:

@@ -10,11 +10,13 @@ from typing import Any
 
 from torch import nn
 
+from shiftproof.domains import Domains
 from shiftproof.errors import ShiftproofError, StudyError
 from shiftproof.evidence import slug
 from shiftproof.execution import Mode
 from shiftproof.models.files import fingerprint
 from shiftproof.probes import Probe
+from shiftproof.probes.probe import check_labels
 from shiftproof.runs.data import StudyData, calibration_domains, data_findings, load_study_data
 from shiftproof.runs.identity import digest, study_identity
 from shiftproof.runs.inspect import model_findings, read_data
@@ -85,13 +87,13 @@ class Prepared:
 
     def with_probes(self, probes: Sequence[Probe], efforts: Sequence[Sequence[Probe]] = ()) -> Prepared:
         """The same models and data, measured by other probes."""
-        study, data, kind = self._study_of(probes), self.data_for(probes), self.data.sources.kind
+        study, data = self._study_of(probes), self.data_for(probes)
         _check_probes(study, data, self.models)
-        harder = tuple(tuple(probe.on(kind) for probe in some) for some in efforts)
+        harder = tuple(tuple(probe.on(data.sources) for probe in some) for some in efforts)
         return replace(self, study=study, data=data, efforts=harder)
 
     def _study_of(self, probes: Sequence[Probe]) -> Study:
-        known = tuple(probe.on(self.data.sources.kind) for probe in probes)
+        known = tuple(probe.on(self.data.sources) for probe in probes)
         return _with_calibration(self.study.changed(probes=known), list(self.cards.values()))
 
 
@@ -101,7 +103,7 @@ def prepare_study(study: Study, progress: Mode = "off") -> Prepared:
     cards = {name: source.card for name, source in as_they_are.items()}
     study = _with_calibration(study, list(cards.values()))
     data = load_study_data(study, cards=list(cards.values()))
-    study = _for_kind(study, data.sources.kind)
+    study = _for_data(study, data.sources)
     found: list[Finding] = []
     if study.trains:
         for domain in data.domains:
@@ -120,9 +122,9 @@ def prepare_study(study: Study, progress: Mode = "off") -> Prepared:
     return Prepared(study, data, models, cards, tuple(found))
 
 
-def _for_kind(study: Study, kind: str) -> Study:
-    """The study with probes written out whose options mean something else for data of this kind, image | text."""
-    probes = tuple(probe.on(kind) for probe in study.probes)
+def _for_data(study: Study, data: Domains) -> Study:
+    """The study with probes written out that measure something else of such data."""
+    probes = tuple(probe.on(data) for probe in study.probes)
     return study if probes == tuple(study.probes) else study.changed(probes=probes)
 
 
@@ -141,6 +143,7 @@ def _check_probes(study: Study, data: StudyData, models: Mapping[str, nn.Module]
             places = data.measured if probe.calibrates else data.measured[-1:]
             try:
                 for domain in places:
+                    check_labels(probe, domain)
                     probe.check(model, domain, data.training)
             except ShiftproofError as error:
                 if not study.trains and len(study.models) == 1:

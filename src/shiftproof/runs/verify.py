@@ -222,15 +222,16 @@ def _faults(
             yield "evidence-unexpected", f"the study asks for no rows of {one.setting!r}"
         elif wrong:
             yield "facts-differ", f"rows say {wrong[0]} {one.fact(wrong[0])!r}, and should say {said[wrong[0]]!r}"
-    ids, labels = domain.ids.tolist(), domain.labels.tolist()
-    if any(one["id"].tolist() != ids or one["label"].tolist() != labels for one in file.evidence):
+    ids, labels, column = domain.ids.tolist(), domain.labels.tolist(), "truth" if domain.is_regression else "label"
+    if any(one["id"].tolist() != ids or one[column].tolist() != labels for one in file.evidence):
         yield "labels-differ", "samples or labels are not those of the data"
     yield from _faults_inside(file)
 
 
 def _faults_inside(file: StoredFile) -> Iterator[tuple[str, str]]:
     """What is wrong with a file of evidence by itself."""
-    if any((one["correct"] != (one["prediction"] == one["label"])).any() for one in file.evidence):
+    judged = [one for one in file.evidence if "correct" in one]
+    if any((one["correct"] != (one["prediction"] == one["label"])).any() for one in judged):
         yield "correct-differs", "rows are called right or wrong that are not"
     if not file.untouched:
         yield "evidence-changed", "rows were changed after they were written"

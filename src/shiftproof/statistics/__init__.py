@@ -8,6 +8,7 @@ Which bound holds when::
     quantiles of any distribution      quantile_lower_index, quantile_upper_index
     means of samples or groups         bootstrap_mean, bootstrap_difference
     the same of several trainings      over_seeds
+    predicted and true numbers         correlation, correlation_gap
 """
 
 from shiftproof.statistics.binomial import (
@@ -25,11 +26,13 @@ from shiftproof.statistics.bounded import (
     hoeffding_lower,
     hoeffding_upper,
 )
+from shiftproof.statistics.correlation import Pairs, correlation, correlation_gap, pearson, spearman
 from shiftproof.statistics.order import quantile_lower_index, quantile_upper_index
 from shiftproof.statistics.seeds import over_seeds
 from shiftproof.statistics.sequence import sequence_lower, sequence_upper
 
 __all__ = [
+    "Pairs",
     "Sample",
     "bernoulli_round",
     "bernstein_lower",
@@ -37,16 +40,20 @@ __all__ = [
     "bootstrap_difference",
     "bootstrap_mean",
     "bootstrap_ratios",
+    "correlation",
+    "correlation_gap",
     "hoeffding_lower",
     "hoeffding_upper",
     "interval",
     "lower_bound",
     "over_seeds",
+    "pearson",
     "quantile_lower_index",
     "quantile_upper_index",
     "randomized_lower_bound",
     "randomized_upper_bound",
     "sequence_lower",
     "sequence_upper",
+    "spearman",
     "upper_bound",
 ]

@@ -13,7 +13,7 @@ from shiftproof.errors import UsageError
 from shiftproof.rng import numpy_generator
 from shiftproof.types import Estimate, FloatArray
 
-__all__ = ["Sample", "bootstrap_difference", "bootstrap_mean", "bootstrap_ratios"]
+__all__ = ["Sample", "bootstrap_difference", "bootstrap_mean", "bootstrap_ratios", "outer_percentiles"]
 
 _CHUNK_CELLS = 4_000_000
 
@@ -98,7 +98,7 @@ def bootstrap_ratios(
     first, second = np.split(means, [len(one[0]) + 1], axis=1)
     left = [part[:, -1] / np.maximum(part[:, :-1].mean(1), 1e-9) for part in (first, second)]
     difference = left[0] - left[1]
-    low, high = np.quantile(difference[:-1], _percentiles(samples, level))
+    low, high = np.quantile(difference[:-1], outer_percentiles([one.units for one in samples], level))
     value = float(difference[-1])
     n = sum(len(sample.values) for sample in samples)
     return Estimate(value, min(float(low), value), max(float(high), value), n, level, "bootstrap of ratios")
@@ -119,7 +119,7 @@ def _bootstrap(
     if limits is not None:
         strata = [_with_limits(stratum, weights, limits) for stratum in strata]
     means = _resampled_means(strata, len(samples), seed, resamples)
-    low, high = np.quantile(means @ weights, _percentiles(samples, level))
+    low, high = np.quantile(means @ weights, outer_percentiles([one.units for one in samples], level))
     value = float(np.array([sample.values.mean() for sample in samples]) @ weights)
     n = sum(len(sample.values) for sample in samples)
     kind = "one-sample" if len(samples) == 1 else "paired" if paired else "two-sample"
@@ -127,13 +127,14 @@ def _bootstrap(
     return Estimate(value, min(float(low), value), max(float(high), value), n, level, method)
 
 
-def _percentiles(samples: list[Sample], level: float) -> tuple[float, float]:
-    """Where an interval of resampled means ends: farther out than its level says if a sample has few groups.
+def outer_percentiles(units: Sequence[NDArray[np.object_]], level: float) -> tuple[float, float]:
+    """Where an interval of resampled figures ends: farther out than its level says if a sample has few groups.
 
-    Whole groups are right or wrong together, and few of them know little of how much groups differ.
+    Whole groups are right or wrong together, and few of them know little of how much groups differ. `units` are those
+    of each sample.
     """
-    groups = [len(set(sample.units.tolist())) for sample in samples]
-    grouped = [n for n, sample in zip(groups, samples, strict=True) if n < len(sample.values)]
+    groups = [len(set(one.tolist())) for one in units]
+    grouped = [n for n, one in zip(groups, units, strict=True) if n < len(one)]
     if not grouped:
         return (1 - level) / 2, (1 + level) / 2
     fewest = min(grouped)

@@ -34,7 +34,13 @@ def check_arguments(model: object, objective: object, seed: object, recipe: obje
 
 
 def check_kind(objective: Objective, domains: Domains) -> None:
-    """Refuse an objective that is not for the kind of data there is."""
+    """Refuse an objective that is not for the kind of data, or of labels, there is."""
+    if domains.is_regression and not objective.regression:
+        able = ", ".join(entry.name for entry in OBJECTIVES if entry.cls.regression)
+        raise UsageError(
+            f"the objective {objective.name} needs classes, and labels of {domains.name!r} are numbers to predict; for "
+            f"these there are {able}"
+        )
     if objective.kind not in (None, domains.kind):
         seen = f"{domains.name!r} holds {domains.kind} data"
         raise UsageError(f"the objective {objective.name} is for {objective.kind} data, and {seen}")
@@ -52,6 +58,10 @@ def checked_sources(model: nn.Module, sources: Any) -> Domains:
     if not isinstance(sources, Domains | Domain):
         # a pair names no classes: the model says how many there are
         return as_domains(sources, outputs)
+    if domains.is_regression:
+        if outputs != 1:
+            raise ModelError(f"the model has {outputs} outputs, but labels are numbers to predict, which takes one")
+        return domains
     if len(domains.classes) < 2:
         raise DataError(
             f"the data has a single class ({', '.join(domains.classes)}): there is nothing to learn from it"

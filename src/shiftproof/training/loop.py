@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from shiftproof.training.fit import Fit, Selected
 from shiftproof.training.machine import Clock, choose_layout, find_device, math_threads
 from shiftproof.training.optimisers import learning_rate, make_optimiser
 from shiftproof.training.parts import check_part, only, to_train_mode
-from shiftproof.training.selection import Validation, check_rule, mean_accuracy
+from shiftproof.training.selection import Validation, check_rule, mean_accuracy, usual_rule
 from shiftproof.types import Batch, Loss
 
 __all__ = ["train"]
@@ -60,12 +60,14 @@ def train(
     check_progress(progress)
     changes = vars(recipe) if isinstance(recipe, Recipe) else recipe or {}
     recipe, seed = objective.recipe.override(changes), int(seed)
-    rule = selection or objective.selection
-    check_rule(rule, objective)
+    if selection is not None:
+        check_rule(selection, objective)
     check_part(model, recipe.part)
     checkpoint = None if checkpoint is None else as_path("checkpoint", checkpoint)
     domains = checked_sources(model, sources)
     check_kind(objective, domains)
+    rule = selection or usual_rule(objective, domains)
+    figure = "r {:.3f}".format if domains.is_regression else "{:.1%}".format
     run_on = find_device(device)
     layout = choose_layout(model.to(run_on), next(iter(domains)).take(np.array([0]))[0])
     validation = Validation.of(domains, recipe, rule, objective, seed, model, layout)
@@ -96,7 +98,7 @@ def train(
             state.losses = {name: state.losses.get(name, 0.0) + value for name, value in losses.items()}
             if state.step % recipe.evaluate_every == 0 or state.step == recipe.steps:
                 _evaluate(state, model, validation)
-            bar.advance(note=_note(state, losses["loss"]))
+            bar.advance(note=_note(state, losses["loss"], figure))
             if checkpoint is not None and (state.step == recipe.steps or clock.due()):
                 with clock.saving():
                     state.model, state.optimiser = model.state_dict(), optimiser.state_dict()
@@ -148,10 +150,10 @@ def _selected(state: State, model: nn.Module, validation: Validation) -> Selecte
     return Selected(validation.rule, state.best_step, clean, noisy, robust, validation.samples)
 
 
-def _note(state: State, loss: float) -> str:
+def _note(state: State, loss: float, form: Callable[[float], str]) -> str:
     note = f"loss {loss:.3f}"
     if state.history:
         for kind, shown in {"": "validation", "noisy_": "under noise", "robust_": "under attack"}.items():
             if f"{kind}validation" in state.history[-1]:
-                note += f", {shown} {mean_accuracy(state.history[-1][f'{kind}validation']):.1%}"
+                note += f", {shown} {form(mean_accuracy(state.history[-1][f'{kind}validation']))}"
     return note

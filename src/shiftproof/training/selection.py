@@ -12,15 +12,16 @@ from torch import Tensor, nn
 
 from shiftproof.attacks import Smoothed
 from shiftproof.attacks.attack import attack_samples
-from shiftproof.domains import Domain, validation_part
+from shiftproof.domains import Domain, Domains, validation_part
 from shiftproof.errors import UsageError
 from shiftproof.objectives import OBJECTIVES, Objective, Recipe
 from shiftproof.objectives.objective import Selection
 from shiftproof.perturbations.noise import Noise, draw
 from shiftproof.rng import numpy_generator
+from shiftproof.statistics import pearson
 from shiftproof.training.machine import to_layout
 
-__all__ = ["COST_SHARE", "FEWEST", "ROBUST_SAMPLES", "Validation", "check_rule", "mean_accuracy"]
+__all__ = ["COST_SHARE", "FEWEST", "ROBUST_SAMPLES", "Validation", "check_rule", "mean_accuracy", "usual_rule"]
 
 COST_SHARE = 10
 """Evaluations take at most this part, a tenth, of the passes of training."""
@@ -37,9 +38,20 @@ def check_rule(rule: Selection, objective: Objective) -> None:
         raise UsageError(f"{OBJECTIVES.name_of(objective)} has no attack to select by; these have one: {able}")
 
 
+def usual_rule(objective: Objective, domains: Domains) -> Selection:
+    """The objective's own; where a model predicts numbers, nothing is right or wrong under attack, and what it
+    predicts as it is decides.
+    """
+    robust = objective.selection == "robust-source-validation"
+    return "source-validation" if robust and domains.is_regression else objective.selection
+
+
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """Held-out samples of the sources, and the rule by which one state of the weights is better than another."""
+    """Held-out samples of the sources, and the rule by which one state of the weights is better than another.
+
+    Where a model predicts numbers, Pearson's correlation with the true ones stands in place of accuracy.
+    """
 
     domains: list[Domain]
     rule: Selection
@@ -123,13 +135,16 @@ class Validation:
         return int(2 * attack.passes * victim.passes + 2 * votes)
 
     def _accuracy(self, model: nn.Module, domain: Domain, change: Callable[[Tensor], Tensor] | None = None) -> float:
-        device, correct = _device(model), 0
+        device, answers = _device(model), []
         with torch.no_grad():
             for block in domain.blocks:
-                inputs, labels = domain.take(block)
+                inputs, _ = domain.take(block)
                 inputs = to_layout((inputs if change is None else change(inputs)).to(device), self.layout)
-                correct += int((model(inputs).argmax(1).cpu() == labels).sum())
-        return correct / len(domain)
+                outputs = model(inputs)
+                answers.append((outputs[:, 0] if domain.is_regression else outputs.argmax(1)).cpu().numpy())
+        if domain.is_regression:
+            return pearson(domain.labels, np.concatenate(answers)) if len(domain) > 1 else 0.0
+        return float((np.concatenate(answers) == domain.labels).mean())
 
     def _noisy(self, noise: Noise, domain: str) -> Callable[[Tensor], Tensor]:
         # the same draws at every evaluation: what differs is the model

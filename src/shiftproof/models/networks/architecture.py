@@ -154,7 +154,7 @@ def build_model(
             f"model {name!r} is for {kind} data, and {domains.name!r} holds {domains.kind} data; for that there are "
             f"{', '.join(fitting)}"
         )
-    return NetworkBlueprint(name, domains.shape, len(domains.classes), own, front, head).build(seed)
+    return NetworkBlueprint(name, domains.shape, domains.outputs, own, front, head).build(seed)
 
 
 def split_options(name: str, options: Mapping[str, Any]) -> tuple[Front, Head, dict[str, Any]]:

@@ -12,6 +12,7 @@ from shiftproof.attacks.victim import frozen
 from shiftproof.models.outputs import logits_of
 from shiftproof.probes.attack import Attack
 from shiftproof.probes.clean import Clean
+from shiftproof.probes.score import Score
 from shiftproof.rng import numpy_generator
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.engine import probe_seed
@@ -29,6 +30,9 @@ _MOST, _ALLOWED = 8, 0.25
 
 def clean_again(run: Run, data: StudyData, models: Mapping[Member, nn.Module]) -> Iterator[Finding]:
     """Whether the models themselves give the clean answers that are recorded; where two logits tie, either."""
+    if data.sources.is_regression:
+        yield from _predicted_again(run, data, models)
+        return
     for member, model in models.items():
         name = member.title
         for domain in data.measured_by(Clean()):
@@ -44,6 +48,27 @@ def clean_again(run: Run, data: StudyData, models: Mapping[Member, nn.Module]) -
                     sample = rows["id"][int(np.argmax(other))]
                     message = f"{name} on {domain.name}: the model itself answers {int(other.sum())} samples otherwise"
                     yield Finding("fail", "clean-differs", f"{message} than is recorded, such as {sample}")
+
+
+def _predicted_again(run: Run, data: StudyData, models: Mapping[Member, nn.Module]) -> Iterator[Finding]:
+    """Whether the models themselves predict the numbers that are recorded, but for rounding."""
+    for member, model in models.items():
+        for domain in data.measured_by(Score()):
+            same = {"model": member.name, "train_seed": member.seed, "domain": domain.name}
+            for rows in run.evidence.where(probe="score", **same):
+                if rows["id"].tolist() != domain.ids.tolist():
+                    continue
+                outputs = [logits_of(model, domain.take(block)[0])[:, 0].double().cpu() for block in domain.blocks]
+                now = torch.cat(outputs).numpy()
+                apart = np.abs(now - rows["predicted"])
+                if (apart > _TIE * max(float(now.std()), 1e-9)).any():
+                    worst = int(np.argmax(apart))
+                    message = f"{member.title} on {domain.name}: the model itself predicts {now[worst]:.4g}"
+                    yield Finding(
+                        "fail",
+                        "score-differs",
+                        f"{message} for {rows['id'][worst]}, and {rows['predicted'][worst]:.4g} is recorded",
+                    )
 
 
 def attacked_again(
