@@ -182,7 +182,7 @@ def test_the_figures_of_the_readme_are_those_of_the_quickstart(tmp_path: Path) -
         one, cells = row.measure, told[row.model]
         if (one.kind == "certified" and one.size != 0.25) or (one.kind != "certified" and one.classifier != "base"):
             continue
-        estimates = {one.kind: row.accuracy["e=0.9"]} | ({"gap": row.gap} if one.kind == "clean" else {})
+        estimates = {one.kind: row.accuracy["e=0.9"]} | ({"gap": row.gaps["e=0.9"]} if one.kind == "clean" else {})
         for kind, estimate in estimates.items():
             assert estimate is not None
             figures = [100 * figure for figure in (estimate.value, estimate.low, estimate.high)]

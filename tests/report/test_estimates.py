@@ -49,10 +49,10 @@ def test_seeds_are_one_model() -> None:
     shown = estimate(values, exact=True)
     assert (shown.value, shown.n) == (pytest.approx(0.7), N)
     assert shown.low < 0.7 < shown.high
-    table = accuracy_table(evidence, ("a",), "b")
+    table = accuracy_table(evidence, ("a",), ("b",))
     assert len(table.rows) == 1
-    assert table.rows[0].gap is not None
-    assert (table.rows[0].gap.value, table.rows[0].gap.n) == (pytest.approx(0.0), 2 * N)
+    lost = table.rows[0].gaps["b"]
+    assert (lost.value, lost.n) == (pytest.approx(0.0), 2 * N)
 
 
 def test_pairs_are_of_the_same_seed() -> None:

@@ -105,7 +105,7 @@ def report_of(evidence: Evidence, folder: Path | None = None, **changes: Any) ->
         "about": "of a test",
         "models": {str(name): "a model" for name in evidence.distinct("model")},
         "sources": ("photo",),
-        "target": "sketch",
+        "targets": ("sketch",),
         "classes": ("cat", "dog"),
         "evidence": evidence,
         "sheets": sheets,
@@ -127,7 +127,7 @@ def applying(section: str, folder: Path) -> Report:
 def bare() -> Report:
     """A report with next to nothing: no clean accuracy, no target, no pictures."""
     evidence = Evidence([measurement("photo", "corrupt", 30, corruption="fog", severity=3, constants="cifar")])
-    return report_of(evidence, sources=("photo",), target=None, models=dict.fromkeys("abc", ""))
+    return report_of(evidence, sources=("photo",), targets=(), models=dict.fromkeys("abc", ""))
 
 
 NAMES = [entry.name for entry in SECTIONS]

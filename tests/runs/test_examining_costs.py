@@ -42,7 +42,7 @@ def attacks(*threats: str) -> list[Attack]:
 def test_no_step_is_left_out(domain: sp.Domain, threats: tuple[str, ...]) -> None:
     """The model withstands these threats, so that no attack ends early."""
     Counting.calls = 0
-    data = StudyData(sp.Domains("d", [domain]), None, parts={"d": "all"})
+    data = StudyData(sp.Domains("d", [domain]), parts={"d": "all"})
     examine_models({"m": Counting().eval()}, data, attacks(*threats), "off")
     counted = sum(validity_passes(sp.Threat(*_parts(one))) for one in threats)
     assert 0.5 * counted < Counting.calls < 1.1 * counted + 100

@@ -208,26 +208,26 @@ def test_an_unfinished_run_is_not_reported(finished: Path, tmp_path: Path) -> No
 
 def test_findings_tell_collapse_from_holding(finished: Path) -> None:
     run = open_run(finished)
-    table = accuracy_table(run.evidence, ("e=0.1", "e=0.2"), "e=0.9")
+    table = accuracy_table(run.evidence, ("e=0.1", "e=0.2"), ("e=0.9",))
     findings = {row.model: f for row, f in zip(table.rows, shift_findings(table, EVEN), strict=True)}
     assert (findings["colour"].level, findings["colour"].code) == ("fail", "collapse")
     assert findings["gray"].level == "pass"
-    swapped = accuracy_table(run.evidence, ("e=0.9",), "e=0.1")
+    swapped = accuracy_table(run.evidence, ("e=0.9",), ("e=0.1",))
     assert [finding.code for finding in shift_findings(swapped, EVEN)] == ["not-learned", "holds"]
-    alone = accuracy_table(run.evidence, ("e=0.1",), None)
+    alone = accuracy_table(run.evidence, ("e=0.1",), ())
     assert [finding.code for finding in shift_findings(alone, EVEN)] == ["no-target", "learned", "learned"]
 
 
 def test_few_samples_decide_nothing(finished: Path) -> None:
     evidence = open_run(finished).evidence
     few = Evidence([evidence.get(model="gray", domain=d).take(np.arange(12)) for d in ("e=0.1", "e=0.9")])
-    table = accuracy_table(few, ("e=0.1",), "e=0.9")
+    table = accuracy_table(few, ("e=0.1",), ("e=0.9",))
     assert next(iter(shift_findings(table, EVEN))).code == "undecided"
 
 
 def test_a_model_that_learned_nothing_does_not_pass(finished: Path) -> None:
     evidence = open_run(finished).evidence
-    table = accuracy_table(evidence, ("e=0.1", "e=0.2"), "e=0.9")
+    table = accuracy_table(evidence, ("e=0.1", "e=0.2"), ("e=0.9",))
     # nine in ten are of one class: 87 % is worse than always answering that one
     uneven = {name: {"0-4": 95, "5-9": 5} for name in EVEN}
     assert [finding.code for finding in shift_findings(table, uneven)] == ["not-learned", "not-learned"]
@@ -238,11 +238,11 @@ def test_odd_targets_are_findings() -> None:
         return Domain.from_arrays(name, torch.rand(len(labels), 1, 2, 2), labels, ("cat", "dog"), groups=groups)
 
     sources = Domains("x", [domain("a", [0, 0, 1], ["p", "q", "r"]), domain("b", [0, 0], ["s", "t"])])
-    assert data_findings(StudyData(sources, domain("t", [0, 1], ["u", "v"]))) == []
+    assert data_findings(StudyData(sources, (domain("t", [0, 1], ["u", "v"]),))) == []
     cats = Domains("x", [domain("b", [0, 0], ["s", "t"])])
-    found = data_findings(StudyData(cats, domain("t", [0, 1], ["s", "v"])))
+    found = data_findings(StudyData(cats, (domain("t", [0, 1], ["s", "v"]),)))
     assert [finding.code for finding in found] == ["unseen-class", "shared-groups"]
-    assert data_findings(StudyData(cats, None)) == []
+    assert data_findings(StudyData(cats)) == []
 
 
 def test_paths_in_a_study_start_at_the_study(images: Callable[..., Path], tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def command(
     audited.check_trained("audit a trained one: --model file:PATH")
     place = {"name": o.absolute(data), **options["data"]}
     asked = {"limit": limit, "budget": budget, "seed": seed, "sample_seed": sample_seed, "split": split}
-    study = audit_study(place, audited, audited.title, o.names_of(source), target, asked)
+    study = audit_study(place, audited, audited.title, o.names_of(source), o.names_of(target) or (), asked)
     prepared = prepare_audit(study, "lines")
     told = {"noise": noise, "sigma": sigma, "n": n, "alpha": alpha}
     certifiers = _certifiers(prepared, certifier, {k: v for k, v in told.items() if v is not None}, options)

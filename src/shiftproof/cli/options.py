@@ -48,10 +48,10 @@ Architecture = Annotated[
 ]
 Source = Annotated[
     str | None,
-    typer.Option("--source", help="Domains that the model is trained on: a,b.", show_default="all but the target"),
+    typer.Option("--source", help="Domains that the model is trained on: a,b.", show_default="all but the targets"),
 ]
 Target = Annotated[
-    str | None, typer.Option("--target", help="The domain that the model is shipped to; training leaves it out.")
+    str | None, typer.Option("--target", help="Domains that the model is shipped to: a,b; training leaves them out.")
 ]
 MeasuredDomains = Annotated[
     str | None, typer.Option("--domain", help="Domains to measure on: a,b.", show_default="all")
@@ -186,7 +186,7 @@ Require = Annotated[
     list[str] | None,
     typer.Option(
         "--require",
-        help="Exit 2 unless it holds on the target, or on the worst domain: clean>=0.8 (the model itself), "
+        help="Exit 2 unless it holds on every target, or without one on every domain: clean>=0.8 (the model itself), "
         "clean-vote>=0.8 (the smoothed one), attacked@l2:0.5>=0.4, certified@0.5:photo>=0.6; 'clean>=0.8 with 95%' "
         "asks it of the lower limit.",
     ),

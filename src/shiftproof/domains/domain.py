@@ -279,10 +279,16 @@ class Domains:
     def leave_out(self, name: str) -> tuple[Domains, Domain]:
         """(all other domains, the named one): train on the first, ship to the second."""
         target = self[name]
-        others = [domain for domain in self if domain.name != name]
+        return self.without([name]), target
+
+    def without(self, names: Sequence[str]) -> Domains:
+        """All other domains than the named ones."""
+        others = [domain for domain in self if domain.name not in names]
         if not others:
-            raise UsageError(f"{self.name!r} has one domain only, {name!r}; leaving it out leaves nothing to train on")
-        return Domains(self.name, others), target
+            has = "one domain only" if len(self) == 1 else f"{len(self)} domains only"
+            those = f"{', '.join(map(repr, self.names))}; leaving {'it' if len(self) == 1 else 'all'} out"
+            raise UsageError(f"{self.name!r} has {has}, {those} leaves nothing to train on")
+        return Domains(self.name, others)
 
 
 def one_domain(data: Any, verb: str) -> Domain:

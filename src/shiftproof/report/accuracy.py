@@ -1,8 +1,8 @@
-"""Accuracy of every model on every domain, and what is lost between sources and target."""
+"""Accuracy of every model on every domain, and what is lost between sources and each target."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +14,10 @@ from shiftproof.types import Estimate
 __all__ = [
     "AccuracyRow",
     "AccuracyTable",
+    "Column",
     "ProbeTable",
     "accuracy_table",
+    "by_target",
     "domain_cells",
     "domain_columns",
     "domain_heading",
@@ -31,20 +33,33 @@ _COLUMNS = ("model", "domain", "role", "metric", "value", "low", "high", "level"
 
 
 @dataclass(frozen=True)
+class Column:
+    """A column of tables by domain: the figure of a domain or what is lost there, and the domains it rests on."""
+
+    domain: str
+    rests_on: tuple[str, ...]
+    gap: bool = False
+
+
+@dataclass(frozen=True)
 class AccuracyRow:
-    """One model: accuracy on each domain, and what is lost between sources and target (None without a target).
+    """One model: accuracy on each domain, and by target what is lost between sources and it.
 
     `seen` says of each domain whether the model was trained on the samples: no | unknown | yes.
     """
 
     model: str
     accuracy: dict[str, Estimate]
-    gap: Estimate | None
+    gaps: dict[str, Estimate]
     seen: Mapping[str, str] = field(default_factory=dict)
 
-    def note(self, domain: str | None = None) -> str:
-        """A note beside the figure of a domain, or beside the gap, if its samples may have been trained on."""
-        return seen_note(worst_seen(self.seen.values()) if domain is None else self.seen.get(domain, "no"))
+    def seen_in(self, domains: Iterable[str]) -> str:
+        """The worst that is known of any of these domains: no | unknown | yes."""
+        return worst_seen(self.seen.get(domain, "no") for domain in domains)
+
+    def note(self, domains: Iterable[str]) -> str:
+        """A note beside a figure that rests on these domains, if their samples may have been trained on."""
+        return seen_note(self.seen_in(domains))
 
 
 @dataclass(frozen=True)
@@ -52,42 +67,43 @@ class AccuracyTable:
     """Accuracy per model and domain."""
 
     sources: tuple[str, ...]
-    target: str | None
+    targets: tuple[str, ...]
     rows: list[AccuracyRow]
 
     @property
     def domains(self) -> tuple[str, ...]:
-        """Sources, then the target."""
-        return self.sources if self.target is None else (*self.sources, self.target)
+        """Sources, then targets."""
+        return (*self.sources, *self.targets)
 
     def to_table(self, name: str, about: Mapping[str, str], caption: str = "") -> Table:
         """A row for each model, with what it is about below its name."""
-        columns, rows = domain_columns(self.sources, self.target), []
+        columns, rows = domain_columns(self.sources, self.targets), []
         for row in self.rows:
             model = Cell(row.model, (about.get(row.model, ""),), row.model, strong=True)
-            notes = {domain: row.note(domain) for domain in self.domains}
-            cells = domain_cells(columns, row.accuracy, row.gap, notes, row.note(), strong=self.domains)
+            cells = domain_cells(columns, row.accuracy, row.gaps, row.note, strong=self.domains)
             rows.append(Row([model, *cells]))
         counts = {domain: self.rows[0].accuracy[domain].n for domain in self.domains} if self.rows else {}
-        headings = [Heading("model"), *domain_headings(self.sources, self.target, counts)]
+        headings = [Heading("model"), *domain_headings(columns, self.targets, counts)]
         return Table(name, headings, rows, Records(_COLUMNS, list(self._records())), caption)
 
     def _records(self) -> Iterator[list[Any]]:
         for row in self.rows:
-            numbers = [(domain, "accuracy", row.accuracy[domain]) for domain in self.domains]
-            numbers += [] if row.gap is None else [(self.target or "", "gap", row.gap)]
-            for domain, metric, e in numbers:
-                role = "target" if domain == self.target else "source"
-                seen = worst_seen(row.seen.values()) if metric == "gap" else row.seen.get(domain, "no")
+            numbers = [(domain, "accuracy", row.accuracy[domain], [domain]) for domain in self.domains]
+            numbers += [(target, "gap", lost, [*self.sources, target]) for target, lost in row.gaps.items()]
+            for domain, metric, e, rests_on in numbers:
+                role = "target" if domain in self.targets else "source"
+                seen = row.seen_in(rests_on)
                 yield [row.model, domain, role, metric, e.value, e.low, e.high, e.level, e.n, e.method, seen]
 
     def figures(self) -> dict[str, dict[str, Any]]:
-        """Accuracy, intervals and gaps by model, for JSON."""
+        """Accuracy, intervals and gaps by model, for JSON; of several targets, a gap by target."""
         return {
             "accuracy": {row.model: {d: e.value for d, e in row.accuracy.items()} for row in self.rows},
             "interval": {row.model: {d: [e.low, e.high] for d, e in row.accuracy.items()} for row in self.rows},
-            "gap": {row.model: None if row.gap is None else row.gap.value for row in self.rows},
-            "gap_interval": {row.model: None if row.gap is None else [row.gap.low, row.gap.high] for row in self.rows},
+            "gap": {row.model: by_target({t: e.value for t, e in row.gaps.items()}) for row in self.rows},
+            "gap_interval": {
+                row.model: by_target({t: [e.low, e.high] for t, e in row.gaps.items()}) for row in self.rows
+            },
             "seen_in_training": {row.model: {d: row.seen.get(d, "no") for d in row.accuracy} for row in self.rows},
         }
 
@@ -102,70 +118,79 @@ class ProbeTable:
     table: AccuracyTable
 
 
-def accuracy_table(evidence: Evidence, sources: Sequence[str], target: str | None, seed: int = 0) -> AccuracyTable:
+def accuracy_table(evidence: Evidence, sources: Sequence[str], targets: Sequence[str], seed: int = 0) -> AccuracyTable:
     """Clean accuracy, from the measurements of the `clean` probe."""
-    return _table(evidence.where(probe="clean"), sources, target, seed)
+    return _table(evidence.where(probe="clean"), sources, targets, seed)
 
 
-def probe_tables(evidence: Evidence, sources: Sequence[str], target: str | None, seed: int = 0) -> list[ProbeTable]:
+def probe_tables(evidence: Evidence, sources: Sequence[str], targets: Sequence[str], seed: int = 0) -> list[ProbeTable]:
     """What probes without a section of their own measured, one table a setting."""
     tables = []
     for probe in evidence.distinct("probe"):
         if probe not in SHOWN_ELSEWHERE:
             for part in evidence.where(probe=probe).by("setting"):
-                table = _table(part, sources, target, seed)
+                table = _table(part, sources, targets, seed)
                 tables.append(ProbeTable(str(probe), part[0].title, part[0].classifier, table))
     return tables
 
 
-def domain_heading(domain: str, target: str | None) -> str:
+def by_target(figures: Mapping[str, Any]) -> Any:
+    """What JSON says of gaps: of one target the figure itself, of several each by its target, None without any."""
+    return dict(figures) if len(figures) > 1 else next(iter(figures.values()), None)
+
+
+def domain_heading(domain: str, targets: Sequence[str]) -> str:
     """A domain's name, and whether it was trained on."""
-    return f"{domain} ({'unseen' if domain == target else 'source'})"
+    return f"{domain} ({'unseen' if domain in targets else 'source'})"
 
 
-def domain_columns(sources: Sequence[str], target: str | None) -> list[str | None]:
-    """The columns of tables by domain, in one order wherever they are shown: the target, what is lost there (None),
+def domain_columns(sources: Sequence[str], targets: Sequence[str]) -> list[Column]:
+    """The columns of tables by domain, in one order wherever they are shown: every target with what is lost there,
     then the sources.
     """
-    return list(sources) if target is None else [target, None, *sources]
+    lost = [Column(target, (*sources, target), gap) for target in targets for gap in (False, True)]
+    return [*lost, *(Column(source, (source,)) for source in sources)]
 
 
-def domain_headings(sources: Sequence[str], target: str | None, counts: Mapping[str, int]) -> list[Heading]:
+def domain_headings(columns: Sequence[Column], targets: Sequence[str], counts: Mapping[str, int]) -> list[Heading]:
     """The heads of `domain_columns`; `counts` are the samples of each domain."""
-    return [
-        Heading("gap", ("points lost",), "gap in points")
-        if domain is None
-        else Heading(
-            domain,
-            ("unseen" if domain == target else "source", *([f"n = {counts[domain]}"] if domain in counts else [])),
-            domain_heading(domain, target),
-            tint=domain == target,
-        )
-        for domain in domain_columns(sources, target)
-    ]
+    several = len(targets) > 1
+    headings = []
+    for column in columns:
+        name, unseen = column.domain, column.domain in targets
+        if column.gap:
+            of = f" on {name}" if several else ""
+            headings.append(Heading("gap", ("points lost", of.strip()), f"gap{of} in points"))
+        else:
+            below = ("unseen" if unseen else "source", *([f"n = {counts[name]}"] if name in counts else []))
+            headings.append(Heading(name, below, domain_heading(name, targets), tint=unseen))
+    return headings
 
 
 def domain_cells(
-    columns: Sequence[str | None],
+    columns: Sequence[Column],
     accuracy: Mapping[str, Estimate],
-    gap: Estimate | None,
-    notes: Mapping[str, str],
-    note: str,
-    strong: Sequence[str | None] = (),
+    gaps: Mapping[str, Estimate],
+    note: Callable[[Iterable[str]], str],
+    strong: Sequence[str] = (),
 ) -> list[Cell]:
-    """The cells of `domain_columns`: `notes` by domain, `note` for the gap, `strong` those in large print."""
-    lost = [] if gap is None else [points_cell(gap, note, strong=bool(strong) and set(accuracy) <= {*strong})]
-    cells = {domain: percent_cell(accuracy[domain], notes[domain], strong=domain in strong) for domain in accuracy}
-    return [cell for domain in columns for cell in (lost if domain is None else [cells[domain]])]
+    """The cells of `domain_columns`: `note` is of the domains that a figure rests on, `strong` are in large print."""
+    whole = bool(strong) and set(accuracy) <= {*strong}
+    return [
+        points_cell(gaps[one.domain], note(one.rests_on), strong=whole)
+        if one.gap
+        else percent_cell(accuracy[one.domain], note(one.rests_on), strong=one.domain in strong)
+        for one in columns
+    ]
 
 
-def _table(evidence: Evidence, sources: Sequence[str], target: str | None, seed: int) -> AccuracyTable:
-    domains = (*sources, *([target] if target else []))
+def _table(evidence: Evidence, sources: Sequence[str], targets: Sequence[str], seed: int) -> AccuracyTable:
+    domains = (*sources, *targets)
     rows = []
     for model in evidence.distinct("model"):
         repeats = {domain: one_repeat(evidence, model=model, domain=domain) for domain in domains}
         values = {domain: one.values() for domain, one in repeats.items()}
         accuracy = {domain: estimate(values[domain], exact=not repeats[domain].grouped) for domain in domains}
-        lost = None if target is None else gap([values[source] for source in sources], values[target], seed)
+        lost = {target: gap([values[source] for source in sources], values[target], seed) for target in targets}
         rows.append(AccuracyRow(model, accuracy, lost, {name: one.seen_in_training for name, one in repeats.items()}))
-    return AccuracyTable(tuple(sources), target, rows)
+    return AccuracyTable(tuple(sources), tuple(targets), rows)

@@ -193,12 +193,12 @@ def by_setting(series: Sequence[Series]) -> list[list[Series]]:
     return [[one for one in series if one.setting == setting] for setting in dict.fromkeys(s.setting for s in series)]
 
 
-def by_chart(series: Sequence[Series], target: str | None) -> list[list[Series]]:
+def by_chart(series: Sequence[Series], targets: Sequence[str]) -> list[list[Series]]:
     """The series that share a chart: those of a setting; of one model without a target, all with the same units.
 
     Lines of one model are named after what they differ in: the domain, or the certificate.
     """
-    if target is not None or len({one.model for one in series}) != 1:
+    if targets or len({one.model for one in series}) != 1:
         return by_setting(series)
     domains, levels = len({one.domain for one in series}), len({one.alpha for one in series})
     named = [

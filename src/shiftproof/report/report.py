@@ -50,7 +50,7 @@ class Report:
     about: str
     models: Mapping[str, str]
     sources: tuple[str, ...]
-    target: str | None
+    targets: tuple[str, ...]
     classes: tuple[str, ...]
     evidence: Evidence
     sheets: Mapping[str, Path]
@@ -78,7 +78,7 @@ class Report:
     @cached_property
     def accuracy(self) -> AccuracyTable:
         """Clean accuracy per model and domain."""
-        return accuracy_table(self.evidence, self.sources, self.target, self.seed)
+        return accuracy_table(self.evidence, self.sources, self.targets, self.seed)
 
     @cached_property
     def examples(self) -> dict[str, Examples]:
@@ -88,7 +88,7 @@ class Report:
     @cached_property
     def probe_tables(self) -> list[ProbeTable]:
         """Accuracy by probes that have no section of their own."""
-        return probe_tables(self.evidence, self.sources, self.target, self.seed)
+        return probe_tables(self.evidence, self.sources, self.targets, self.seed)
 
     @cached_property
     def shared(self) -> Evidence:
@@ -98,7 +98,7 @@ class Report:
     @cached_property
     def measures(self) -> SideBySide:
         """Clean, attacked, corrupted and certified side by side."""
-        return side_by_side(self.evidence, self.sources, self.target, self.seed)
+        return side_by_side(self.evidence, self.sources, self.targets, self.seed)
 
     @cached_property
     def corrupted(self) -> list[Corrupted]:
@@ -108,7 +108,7 @@ class Report:
     @cached_property
     def matrices(self) -> list[Matrix]:
         """Models by the size of attacks, where there are several sizes."""
-        return matrices_of(self.shared, self.sources, self.target)
+        return matrices_of(self.shared, self.sources, self.targets)
 
     @cached_property
     def attacked(self) -> list[list[Attacked]]:
@@ -131,7 +131,7 @@ class Report:
     @cached_property
     def verdict(self) -> list[str]:
         """What was measured and guaranteed, in plain words; first of all whether it can be trusted."""
-        sentences = verdict_of(self.shared, self.sources, self.target, self.seed)
+        sentences = verdict_of(self.shared, self.sources, self.targets, self.seed)
         failed = [*self.notes, *self._order]
         codes = list(dict.fromkeys(one.code for one in failed if one.level == "fail"))
         doubt = f"What follows can't be trusted as it stands, because checks failed: {', '.join(codes)}."
@@ -142,7 +142,7 @@ class Report:
         """What a reader should take away, failures first."""
         findings = [
             *shift_findings(self.accuracy, self.labels),
-            *certificate_findings(self.series, self.sources, self.target, self.seed),
+            *certificate_findings(self.series, self.sources, self.targets, self.seed),
             *unsound_findings(self.evidence),
             *counterfactual_findings(self.evidence),
             *constant_findings(self.evidence),
@@ -183,8 +183,8 @@ class Report:
         return "No figure rests on a sample that the model was trained on, by its record."
 
     def role_of(self, domain: str) -> str:
-        """unseen for the target, source for the others."""
-        return "unseen" if domain == self.target else "source"
+        """unseen for a target, source for the others."""
+        return "unseen" if domain in self.targets else "source"
 
     def row_name(self, model: str, domain: str, *more: str) -> Cell:
         """The first cell of a row for a model and a domain; says whether the model may have been trained on it."""

@@ -40,7 +40,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Heading:
-    """The head of a column; one with `tint` is shown in the colour of the target."""
+    """The head of a column; one with `tint` is shown in the colour of targets."""
 
     text: str
     below: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of cells. `tint` is the colour of the target; `mark` a line at its side that says: guaranteed.
+    """A row of cells. `tint` is the colour of targets; `mark` a line at its side that says: guaranteed.
 
     Rows of one `group` stand below its name, beside which its `note` is.
     """

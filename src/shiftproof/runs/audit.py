@@ -28,6 +28,7 @@ from shiftproof.report.requirements import Requirement
 from shiftproof.runs import efforts
 from shiftproof.runs.efforts import EFFORTS, Questions, applicable
 from shiftproof.runs.engine import run_study
+from shiftproof.runs.names import check_targets
 from shiftproof.runs.plan import Planned, plan_run
 from shiftproof.runs.prepare import Prepared, prepare_study
 from shiftproof.runs.run import Run
@@ -57,7 +58,7 @@ _TIGHT = 1.01
 def audit(
     model: nn.Module,
     sources: Domains | Domain,
-    target: Domain | None = None,
+    target: Domain | Domains | Sequence[Domain] | None = None,
     *,
     threats: str | Sequence[str | Ball] | None = None,
     certifiers: Sequence[Certifier] | None = None,
@@ -76,7 +77,7 @@ def audit(
     workers: int = 1,
     progress: Mode = "auto",
 ) -> Run:
-    """Measure a model of yours on its training domains and on the one it is shipped to: clean, attacked, corrupted and
+    """Measure a model of yours on its training domains and where it is shipped to: clean, attacked, corrupted and
     certified, on the same samples.
 
     Nobody knows which samples of the sources the model was trained on, so that all are measured and marked; for one
@@ -84,6 +85,7 @@ def audit(
     stopped.
 
     Args:
+        target: The domain that it is shipped to, or several; each has its own gap in the report.
         threats: Attacks, each a norm and a size ("l2:0.5"), a deformation ("rotation:0.2") or word edits ("edits:3");
             without any, "l2:0.5", or of text "edits:3".
         certifiers: Without any, the majority vote is certified, under Gaussian noise or of text under word deletion,
@@ -99,20 +101,20 @@ def audit(
     >>> run = audit(model, sources, target, budget="5m")  # doctest: +SKIP
     >>> run.verdict, run.findings, run.report("report.html")  # doctest: +SKIP
     """
-    if not isinstance(sources, Domains | Domain) or not (target is None or isinstance(target, Domain)):
+    targets = () if target is None else (target,) if isinstance(target, Domain) else target
+    several = isinstance(targets, Domains | list | tuple) and all(isinstance(one, Domain) for one in targets)
+    if not isinstance(sources, Domains | Domain) or not several:
         raise UsageError("audit takes domains: sources, target = sp.load_domains(...).leave_out('sketch')")
     if not isinstance(model, nn.Module):
         raise UsageError(f"the model is {type(model).__name__}; it should be a torch.nn.Module")
     _check_arguments(limit, certifiers, name, workers, progress, out)
     requirements = Requirement.read(require)
     known = sources if isinstance(sources, Domains) else Domains(sources.name, [sources])
-    if target is not None and target.name in known.names:
-        raise UsageError(f"{target.name!r} is both source and target; a target is what training leaves out")
-    places = Domains("given", [*known, *([] if target is None else [target])])
+    unseen = [one.name for one in targets]
+    check_targets(unseen, known.names)
+    places = Domains("given", [*known, *targets])
     options = {"limit": limit, "budget": budget, "seed": seed, "sample_seed": sample_seed, "split": split}
-    study = audit_study(
-        places, ModelSource.make(model), name, known.names, None if target is None else target.name, options
-    )
+    study = audit_study(places, ModelSource.make(model), name, known.names, unseen, options)
     # in eval mode for this, and as it was after it
     with frozen(model):
         prepared = prepare_audit(study, progress)
@@ -145,11 +147,12 @@ def audit_study(
     model: ModelSource,
     name: str,
     sources: Sequence[str] | None,
-    target: str | None,
+    targets: Sequence[str],
     options: dict[str, Any],
 ) -> Study:
     """A study of one model as it is; which probes ask is decided when model and data are loaded."""
-    where = "no target was named" if target is None else f"{target} is where it is shipped to"
+    shipped = f"{', '.join(targets)} {'are' if len(targets) > 1 else 'is'} where it is shipped to"
+    where = shipped if targets else "no target was named"
     planned = "" if options.get("budget") is None else f" Planned for {options['budget']}."
     document = {
         "name": "audit",
@@ -157,7 +160,7 @@ def audit_study(
         "about": f"The same samples of every domain as they are, attacked, corrupted and certified; {where}.{planned}",
         "data": data,
         "source": sources,
-        "target": target,
+        "target": tuple(targets) or None,
         "models": {name: {"model": model, "train": False}},
         **{key: value for key, value in options.items() if value is not None},
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,8 +11,9 @@ import numpy as np
 
 from shiftproof.domains import Domain, Domains
 from shiftproof.domains.splits import first_samples, part_of, train_part
-from shiftproof.errors import DataError, UsageError
+from shiftproof.errors import DataError
 from shiftproof.probes import Probe
+from shiftproof.runs.names import check_targets
 from shiftproof.runs.seen import seen_domains, was_trained_on
 from shiftproof.runs.spec import Study
 from shiftproof.types import Finding
@@ -39,16 +40,16 @@ def measured_part(cards: Iterable[Mapping[str, Any]], data: str, domain: Domain,
 
 @dataclass(frozen=True, eq=False)
 class StudyData:
-    """The domains that a study trains on, and the one that it leaves out, if any.
+    """The domains that a study trains on, and those that it leaves out, if any.
 
     Of every domain a part is measured, by name: what `parts` says, else what training leaves out of sources and all
-    of the target. Of that at most `limit` samples, by `sample_seed`, less those of `left_out` (ids by domain), which
+    of targets. Of that at most `limit` samples, by `sample_seed`, less those of `left_out` (ids by domain), which
     can't be read; probes that take more than a forward pass a sample measure the first `prefix` of those. `pool` are
     domains whose training samples may shape a classifier, if not all sources are.
     """
 
     sources: Domains
-    target: Domain | None
+    targets: tuple[Domain, ...] = ()
     limit: int | None = None
     left_out: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sample_seed: int = 0
@@ -68,8 +69,8 @@ class StudyData:
 
     @property
     def domains(self) -> list[Domain]:
-        """Sources, then the target."""
-        return [*self.sources, *([] if self.target is None else [self.target])]
+        """Sources, then targets."""
+        return [*self.sources, *self.targets]
 
     @property
     def training(self) -> Domains:
@@ -78,7 +79,7 @@ class StudyData:
 
     @cached_property
     def measured(self) -> list[Domain]:
-        """What probes look at, of every source, then of the target."""
+        """What probes look at, of every source, then of every target."""
         return [
             self._readable(first_samples(part_of(domain, self.part(domain.name)), self.limit, self.sample_seed))
             for domain in self.domains
@@ -105,7 +106,7 @@ def load_study_data(
     parts: Mapping[str, str] | None = None,
     cards: Sequence[Mapping[str, Any]] = (),
 ) -> StudyData:
-    """Without `source`, all domains but the target are sources; without `target`, none is left out.
+    """Without `source`, all domains but the targets are sources; without `target`, none is left out.
 
     `left_out` are samples that can't be read. `parts` are those that a run recorded; without them, they follow from the
     study and the records (`cards`) of models that it takes as they are.
@@ -114,7 +115,7 @@ def load_study_data(
     check_classes(domains)
     pool = calibration_domains(study, cards)
     data = StudyData(
-        *select_domains(domains, study.source, study.target),
+        *select_domains(domains, study.source, study.targets),
         study.limit,
         left_out or {},
         sample_seed=study.sample_seed,
@@ -162,28 +163,28 @@ def check_classes(domains: Domains) -> None:
         )
 
 
-def select_domains(domains: Domains, source: Sequence[str] | None, target: str | None) -> tuple[Domains, Domain | None]:
-    """The sources and the target that are named; without `source`, all domains but the target."""
-    left_out = None if target is None else domains[target]
-    if source is None:
-        return (domains if target is None else domains.leave_out(target)[0]), left_out
-    if target in source:
-        raise UsageError(f"{target!r} is both source and target; a target is what training leaves out")
-    return domains.select(source), left_out
+def select_domains(
+    domains: Domains, source: Sequence[str] | None, targets: Sequence[str]
+) -> tuple[Domains, tuple[Domain, ...]]:
+    """The sources and the targets that are named; without `source`, all domains but the targets."""
+    left_out = tuple(domains[target] for target in targets)
+    check_targets(targets, source or ())
+    return (domains.without(targets) if source is None else domains.select(source)), left_out
 
 
 def data_findings(data: StudyData) -> list[Finding]:
-    """What is odd about the target before anything is measured: classes and groups."""
-    if data.target is None:
-        return []
-    name, findings = data.target.name, []
-    for label, count in data.target.class_counts.items():
-        if count and not any(source.class_counts[label] for source in data.sources):
+    """What is odd about targets before anything is measured: classes and groups."""
+    return [finding for target in data.targets for finding in _target_findings(target, data.sources)]
+
+
+def _target_findings(target: Domain, sources: Domains) -> Iterator[Finding]:
+    name = target.name
+    for label, count in target.class_counts.items():
+        if count and not any(source.class_counts[label] for source in sources):
             message = f"class {label!r} of {name} is in no source: no model can learn it"
-            findings.append(Finding("warn", "unseen-class", message))
-    groups = [] if data.target.groups is None else data.target.groups.tolist()
-    shared = {g for source in data.sources if source.groups is not None for g in source.groups} & set(groups)
+            yield Finding("warn", "unseen-class", message)
+    groups = [] if target.groups is None else target.groups.tolist()
+    shared = {g for source in sources if source.groups is not None for g in source.groups} & set(groups)
     if shared:
         message = f"{len(shared)} groups of {name} are in a source too, such as {min(shared)}: {name} is not all unseen"
-        findings.append(Finding("warn", "shared-groups", message))
-    return findings
+        yield Finding("warn", "shared-groups", message)

@@ -19,7 +19,8 @@ def study_identity(study: Study) -> dict[str, Any]:
     """Everything that a study asks for and that can change a number, with all defaults written out."""
     config = {key: value for key, value in study.to_config().items() if key not in _WORDS}
     defaults = {"seed": study.seed} if study.seeds is None else {}
-    ordered = {key: sorted(config[key]) for key in ("source", "calibration") if config.get(key) is not None}
+    named = ("source", "target", "calibration")
+    ordered = {key: sorted(config[key]) for key in named if isinstance(config.get(key), list)}
     models = {name: model_identity(spec, study.seed) for name, spec in study.models.items()}
     return {**config, **defaults, **ordered, "models": models}
 

@@ -29,7 +29,7 @@ READ_AT_MOST = 30_000
 def read_data(data: StudyData, progress: Mode = "off") -> tuple[StudyData, list[Finding]]:
     """The data without samples that can't be read, and what is odd about it.
 
-    All of it is read, so that an image of the target that is also in a source is found; unless that is too much.
+    All of it is read, so that an image of a target that is also in a source is found; unless that is too much.
     """
     every = sum(map(len, data.domains))
     some = Domains("measured", data.measured) if every > READ_AT_MOST else Domains("all", data.domains)

@@ -22,6 +22,7 @@ from shiftproof.objectives.objective import Outcome
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.environment import environment
 from shiftproof.runs.identity import digest, model_identity
+from shiftproof.runs.names import to_plain_targets
 from shiftproof.runs.pretraining import first_phase, new_head, phase_data, untrained
 from shiftproof.runs.sources import ModelSource
 from shiftproof.runs.spec import Member, ModelSpec, Study
@@ -56,13 +57,13 @@ def train_to_file(
 
     `extractor` is where weights and checkpoint of a first phase go, for a model that has one.
     """
-    sources, target = study_data.sources, study_data.target
+    sources, targets = study_data.sources, sorted(domain.name for domain in study_data.targets)
     before = None if spec.pretrain is None else phase_data(spec.pretrain)
     request = {
         **model_identity(spec, seed),
         "data": data,
         "sources": sorted(sources.names),
-        "target": None if target is None else target.name,
+        "target": to_plain_targets(targets),
         "fingerprints": {domain.name: domain.fingerprint for domain in sources},
         "pretrained on": None if before is None else {domain.name: domain.fingerprint for domain in before.sources},
     }

@@ -50,7 +50,7 @@ def phase_data(phase: Pretrain) -> StudyData:
     sources = domains if phase.source is None else domains.select(phase.source)
     for domain in sources:
         domain.inputs.prepare()
-    return StudyData(sources, None)
+    return StudyData(sources)
 
 
 def untrained(spec: ModelSpec, sources: Domains, before: Domains | None = None) -> nn.Module:

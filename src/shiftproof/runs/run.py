@@ -99,8 +99,8 @@ class Run:
 
     @cached_property
     def outcomes(self) -> list[Outcome]:
-        """What was required, and whether it is met: on the target, or without one on the worst source."""
-        domains = [self.study.target] if self.study.target else self.record["sources"]
+        """What was required, and whether it is met: on every target, or without one on every source."""
+        domains = self.study.targets or self.record["sources"]
         required = [Requirement.parse(text) for text in self.record.get("require", ())]
         models = list(self.evidence.by("model"))
         several = len(models) > 1
@@ -120,7 +120,7 @@ class Run:
     @cached_property
     def _content(self) -> Report:
         study, record, members = self.study, self.record, self.study.members
-        names = [*record["sources"], *([study.target] if study.target else [])]
+        names = [*record["sources"], *study.targets]
         packages = ", ".join(f"{name} {version}" for name, version in record["environment"]["packages"].items())
         machine = "{system}, {cores} cores, {threads} threads, accelerator {accelerator}".format(
             **record["environment"]
@@ -149,7 +149,7 @@ class Run:
             about=study.about,
             models={name: spec.about for name, spec in study.models.items()},
             sources=tuple(record["sources"]),
-            target=study.target,
+            targets=study.targets,
             classes=tuple(record["classes"]),
             evidence=self.evidence,
             sheets={name: path for name, path in sheets.items() if path.is_file()},
@@ -172,7 +172,7 @@ def open_run(folder: Path | str, *, unfinished: bool = False) -> Run:
     record = read_record(folder)
     study = validated(record["study"], str(folder / "run.json"), recorded=Recorded.of(record))
     store = EvidenceStore(folder / "evidence")
-    domains = (*record["sources"], *([study.target] if study.target else []))
+    domains = (*record["sources"], *study.targets)
     # in the order in which they were measured, whatever files are called
     paths = [
         store.path(member.name, domain, probe.name, repr(probe), member.seed)
@@ -220,10 +220,11 @@ def _is_count(value: Any) -> bool:
 
 def _roles(study: Study, sources: Sequence[str]) -> str:
     """What the domains were for: trained on and left out, or, where the run trains nothing, only measured."""
-    names, target = ", ".join(sources), study.target
+    names, targets = ", ".join(sources), ", ".join(study.targets)
     if study.trains:
-        return f"trained on {names}; {f'left out: {target}' if target else 'no domain was left out'}"
-    domains = f"the sources {names} and the target {target}" if target else names
+        return f"trained on {names}; {f'left out: {targets}' if targets else 'no domain was left out'}"
+    several = "targets" if len(study.targets) > 1 else "target"
+    domains = f"the sources {names} and the {several} {targets}" if targets else names
     return f"measured on {domains}; nothing was trained in this run"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from shiftproof.domains import Domain
 from shiftproof.domains.registry import LOCAL
 from shiftproof.types import Finding
 
-__all__ = ["seen_domains", "seen_in_training", "seen_target", "was_trained_on"]
+__all__ = ["seen_domains", "seen_in_training", "seen_targets", "was_trained_on"]
 
 
 def seen_domains(card: Mapping[str, Any], data: str) -> set[str]:
@@ -23,12 +23,11 @@ def seen_domains(card: Mapping[str, Any], data: str) -> set[str]:
     }
 
 
-def seen_target(name: str, card: dict[str, Any], data: str, target: Domain | None) -> list[Finding]:
-    """Whether a model, or one that it started from, was trained on the target, under this name or another."""
-    if target is None or not was_trained_on(card, data, target):
-        return []
-    message = f"{name} was trained on {target.name}, or started from a model that was: it is not unseen then"
-    return [Finding("warn", "target-seen", message)]
+def seen_targets(name: str, card: dict[str, Any], data: str, targets: Sequence[Domain]) -> list[Finding]:
+    """The targets that a model, or one that it started from, was trained on, under this name or another."""
+    seen = [target.name for target in targets if was_trained_on(card, data, target)]
+    message = "{} was trained on {}, or started from a model that was: it is not unseen then"
+    return [Finding("warn", "target-seen", message.format(name, target)) for target in seen]
 
 
 def was_trained_on(card: Mapping[str, Any], data: str, domain: Domain) -> bool:

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     PlainSerializer,
@@ -36,6 +35,7 @@ from shiftproof.objectives.objective import Selection
 from shiftproof.probes import PROBES, Probe
 from shiftproof.probes.clean import Clean
 from shiftproof.runs.absent import Absent, AbsentData, AbsentObjective, AbsentProbe, Recorded, is_absent
+from shiftproof.runs.names import Names, TargetNames
 from shiftproof.runs.sources import HandedOver, ModelSource, as_data
 from shiftproof.training.optimisers import check_recipe
 from shiftproof.training.selection import check_rule
@@ -69,10 +69,6 @@ def _to_config(method: Method | ModelSource) -> dict[str, Any]:
     return method.to_config()
 
 
-def _from_commas(value: Any) -> Any:
-    return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
-
-
 _Written = PlainSerializer(_to_config)
 DataOption = Annotated[DataSet, _made(as_data, AbsentData), _Written]
 ModelOption = Annotated[ModelSource, _made(ModelSource.make), _Written]
@@ -80,7 +76,6 @@ ObjectiveOption = Annotated[Objective, _made(OBJECTIVES.make, AbsentObjective), 
 ProbeOption = Annotated[Probe, _made(PROBES.make, AbsentProbe), _Written]
 Seed = Annotated[int, Field(strict=True, ge=0)]
 Count = Annotated[int, Field(strict=True, ge=1)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_from_commas)]
 
 
 class _Training(BaseModel):
@@ -197,9 +192,10 @@ class Member:
 
 
 class Study(BaseModel):
-    """Train every model on the sources, run every probe on sources and target, write one report.
+    """Train every model on the sources, run every probe on sources and targets, write one report.
 
     Args:
+        target: The domain that training leaves out, or several: a name, names with commas, or a list.
         seed: Trains, and keys the draws of probes; the noise of certificates of a model that is not trained here has a
             seed of its own unless this one is given.
         seeds: Several seeds in place of one: every model is trained and measured with each.
@@ -219,7 +215,7 @@ class Study(BaseModel):
     about: str = ""
     data: DataOption
     source: Names | None = None
-    target: str | None = None
+    target: TargetNames = None
     seed: Seed = 0
     seeds: tuple[Seed, ...] | None = None
     sample_seed: Seed = 0
@@ -238,11 +234,6 @@ class Study(BaseModel):
         if len(set(map(repr, value))) != len(value):
             raise ValueError("the same probe is listed twice")
         return value
-
-    @field_validator("target", mode="before")
-    @classmethod
-    def _from_number(cls, value: Any) -> Any:
-        return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
     @field_validator("budget")
     @classmethod
@@ -290,6 +281,11 @@ class Study(BaseModel):
                 message = f"what {member.title!r} is pre-trained to would be kept where the model {other!r} goes"
                 raise _refuse(UsageError(f"{message}; rename that"), "models", member.name, "pretrain")
         return self
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The domains that training leaves out, in the order in which they were named."""
+        return self.target or ()
 
     @property
     def trains(self) -> bool:

@@ -14,6 +14,7 @@ from shiftproof.models.files import fingerprint
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.identity import digest
 from shiftproof.runs.models import hash_cards, model_file
+from shiftproof.runs.names import to_plain_targets
 from shiftproof.runs.record import is_sealed
 from shiftproof.runs.run import Run
 from shiftproof.runs.spec import Member
@@ -90,7 +91,7 @@ def check_run_json(run: Run, data: StudyData, models: Models) -> Iterator[Findin
     # a budget chooses the probes, and what was asked is what it chose from
     if run.study.budget is None and known.get("probes") != [probe.to_config() for probe in run.study.probes]:
         differs.append("config.probes")
-    asked = run.study.to_config()
+    asked = {**run.study.to_config(), "target": to_plain_targets(sorted(run.study.targets))}
     told = {key: asked.get(key) for key in ("data", "target", "seeds", "sample_seed", "split", "limit", "budget")}
     differs += [f"config.{key}" for key, value in told.items() if known.get(key) != value]
     configs = known.get("models", {})

@@ -36,9 +36,12 @@ class Accuracy(Section):
         table = self.report.accuracy
         kind = "a bootstrap over whole groups" if self.report.evidence.grouped else "Clopper-Pearson"
         kind = kind if not self.report.seed_words else "a bootstrap and a t interval over seeds"
-        gap = table.rows[0].gap
-        method = f", {gap.method} for the gap, which is the mean over sources less the unseen domain" if gap else ""
-        unseen = " Training here used the unseen domain for neither." if gap and self.report.trained_here else ""
+        gaps = table.rows[0].gaps
+        methods = " and ".join(dict.fromkeys(gap.method for gap in gaps.values()))
+        what = "the gap, which" if len(gaps) == 1 else "each gap, which"
+        method = f", {methods} for {what} is the mean over sources less the unseen domain" if gaps else ""
+        which = f"the unseen domain{'s' if len(gaps) > 1 else ''}"
+        unseen = f" Training here used {which} for neither." if gaps and self.report.trained_here else ""
         return [
             f"Measured, not guaranteed. Small figures are 95 % intervals, in percent: {kind} for an accuracy{method}. "
             f"{self.report.measured_on}{unseen}",
@@ -58,12 +61,12 @@ class Accuracy(Section):
 
 def accuracy_chart(table: AccuracyTable, classes: int) -> Chart:
     """Accuracy with 95 % intervals, domains in order, and a dashed line where guessing is."""
-    domains = [domain_heading(domain, table.target) for domain in table.domains]
+    domains = [domain_heading(domain, table.targets) for domain in table.domains]
     models = [row.model for row in table.rows]
     values = [
         {
             "model": row.model,
-            "domain": domain_heading(domain, table.target),
+            "domain": domain_heading(domain, table.targets),
             "accuracy": e.value,
             "low": e.low,
             "high": e.high,

@@ -67,7 +67,7 @@ class Attacks(Section):
                     self.report.row_name(one.model, one.domain),
                     *(percent_cell(e) for e in (one.clean, *one.accuracy.values())),
                 ],
-                tint=one.domain == self.report.target,
+                tint=one.domain in self.report.targets,
             )
             for one in answers
         ]

@@ -70,9 +70,9 @@ class Certified(Section):
         ]
 
     def _groups(self) -> Iterator[tuple[list[Series], Chart]]:
-        for number, group in enumerate(by_chart(self.report.series, self.report.target)):
+        for number, group in enumerate(by_chart(self.report.series, self.report.targets)):
             name = "certified" if number == 0 else f"certified-{number + 1}"
-            yield group, certified_chart(name, group, self.report.target)
+            yield group, certified_chart(name, group, self.report.targets)
 
     def _table(self, series: Sequence[Series]) -> Table:
         radii = self.report.radii_of(series)
@@ -89,7 +89,7 @@ class Certified(Section):
                 "-" if one.abstained is None else f"{one.abstained:.1%}",
             ]
             cells = [*(percent_cell(one.at(radius)) for radius in radii), *map(Cell, others)]
-            rows.append(Row([name, *cells], tint=one.domain == self.report.target))
+            rows.append(Row([name, *cells], tint=one.domain in self.report.targets))
         records = Records([*_COLUMNS, "seen_in_training"], [line for one in series for line in _records(one, radii)])
         return Table("certified", [Heading("model, domain"), *heads, *means], rows, records, series[0].heading)
 
@@ -121,7 +121,7 @@ def _records(one: Series, radii: Sequence[float]) -> Iterator[list[Any]]:
     yield [*head, "abstained", "", "" if one.abstained is None else one.abstained, "", "", "", one.seen]
 
 
-def certified_chart(name: str, series: Sequence[Series], target: str | None = None) -> Chart:
+def certified_chart(name: str, series: Sequence[Series], targets: Sequence[str] = ()) -> Chart:
     """Certified accuracy by radius, one colour a model, dashed on sources.
 
     Without a target there are no sources to tell from it: dashes then tell noises apart. Where all series are of one
@@ -132,7 +132,7 @@ def certified_chart(name: str, series: Sequence[Series], target: str | None = No
     radii = np.arange(max(farthest, 0) // 1 + 2) if edits else np.linspace(0, max(farthest, 1e-3) * 1.02, _POINTS)
     steps = "step-after" if edits else "step-before"
     names = list(dict.fromkeys(one.label or one.model for one in series))
-    values = list(_points(series, radii, target))
+    values = list(_points(series, radii, targets))
     roles = sorted(dict.fromkeys(row["role"] for row in values), key=lambda role: role == "source")
     x = numbers_axis("radius", f"radius ({series[0].norm}, {series[0].units})")
     x |= {"axis": {"tickMinStep": 1, "format": "d"}} if edits else {}
@@ -147,9 +147,10 @@ def certified_chart(name: str, series: Sequence[Series], target: str | None = No
         color=by_colour("model", names),
         strokeDash=dashes | ({} if len(roles) > 1 else {"legend": None}),
     )
-    words = f"Certified accuracy by radius{': solid on the unseen domain, dashed on sources' if target else ''}."
+    unseen = f"the unseen domain{'s' if len(targets) > 1 else ''}"
+    words = f"Certified accuracy by radius{f': solid on {unseen}, dashed on sources' if targets else ''}."
     words = " ".join([words, *_band(series)])
-    if not _one_domain_many_noises(series, target):
+    if not _one_domain_many_noises(series, targets):
         return make_chart(name, [lines], words=words)
     best = envelope([one.curve(radii) for one in series])
     rows = [{"radius": float(r), "certified": float(c)} for r, c in zip(radii, best, strict=True)]
@@ -158,9 +159,9 @@ def certified_chart(name: str, series: Sequence[Series], target: str | None = No
     return make_chart(name, [shade, lines], title=title, words=words)
 
 
-def _one_domain_many_noises(series: Sequence[Series], target: str | None) -> bool:
+def _one_domain_many_noises(series: Sequence[Series], targets: Sequence[str]) -> bool:
     noises = len({one.domain for one in series}) == 1 and len({one.title for one in series}) == len(series) > 1
-    return target is None and noises and len({one.alpha for one in series}) == 1
+    return not targets and noises and len({one.alpha for one in series}) == 1
 
 
 def _band(series: Sequence[Series]) -> Iterator[str]:
@@ -171,12 +172,12 @@ def _band(series: Sequence[Series]) -> Iterator[str]:
         yield f"Each curve as a whole is within {100 * widest:.1f} points of its domain's, at 95 %{given}."
 
 
-def _points(series: Sequence[Series], radii: FloatArray, target: str | None) -> Iterator[dict[str, Any]]:
+def _points(series: Sequence[Series], radii: FloatArray, targets: Sequence[str]) -> Iterator[dict[str, Any]]:
     # where colours tell noises apart already, dashes need not
     told = len({one.label or one.model for one in series}) == len(series)
     for one in series:
         other = "measured" if told else one.title
-        role = other if target is None else "unseen" if one.domain == target else "source"
+        role = other if not targets else "unseen" if one.domain in targets else "source"
         for radius, value in zip(radii, one.curve(radii), strict=True):
             yield {
                 "model": one.label or one.model,

@@ -50,13 +50,16 @@ class Corruptions(Section):
                 *(Cell(_share(one.groups.get(group))) for group in groups),
                 Cell(_share(least), (worst,)),
             ]
-            rows.append(Row(cells, tint=one.domain == self.report.target))
+            rows.append(Row(cells, tint=one.domain in self.report.targets))
         return [Table("corrupted", headings, rows, Records(_COLUMNS, list(_records(corrupted))))]
 
     def charts(self) -> list[Chart]:
-        """Every corruption on the domain that the report is about."""
-        domain = self.report.target or self.report.sources[-1]
-        return [corrupted_map(self.report.corrupted, domain)]
+        """Every corruption on each domain that the report is about."""
+        domains = self.report.targets or self.report.sources[-1:]
+        return [
+            corrupted_map(self.report.corrupted, domain, "corrupted" if number == 1 else f"corrupted-{number}")
+            for number, domain in enumerate(domains, 1)
+        ]
 
     def words(self) -> list[str]:
         """Where the severities come from."""
@@ -152,14 +155,14 @@ def corrupted_of(evidence: Evidence) -> list[Corrupted]:
     return found
 
 
-def corrupted_map(corrupted: Sequence[Corrupted], domain: str) -> Chart:
+def corrupted_map(corrupted: Sequence[Corrupted], domain: str, file: str = "corrupted") -> Chart:
     """Corruptions by model, the mean over severities, on one domain."""
     here = [one for one in corrupted if one.domain == domain]
     names = list(dict.fromkeys(name for one in here for name in one.names))
     cells = [(one.model, name, one.of(name)) for one in here for name in one.names]
     severities = len({severity for one in here for _, severity in one.accuracy})
     title = f"accuracy on {domain}, mean over {severities} severities" if severities > 1 else f"accuracy on {domain}"
-    return heat_map("corrupted", cells, rows=[one.model for one in here], columns=names, title=title)
+    return heat_map(file, cells, rows=[one.model for one in here], columns=names, title=title)
 
 
 def _records(corrupted: Sequence[Corrupted]) -> Iterator[list[Any]]:

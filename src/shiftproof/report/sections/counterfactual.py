@@ -28,7 +28,7 @@ class Counterfactual(Section):
             estimates = {name: estimate(values, exact=not one.grouped) for name, values in shares.items()}
             distance = float(one.column("distance").mean())
             cells = [self.report.row_name(one.model, one.domain), Cell(f"{distance:.3g}")]
-            rows.append(Row([*cells, *map(percent_cell, estimates.values())], tint=one.domain == self.report.target))
+            rows.append(Row([*cells, *map(percent_cell, estimates.values())], tint=one.domain in self.report.targets))
             records.append([one.model, one.domain, "mean distance", distance, "", "", len(one.first)])
             for name, e in estimates.items():
                 records.append([one.model, one.domain, name, e.value, e.low, e.high, e.n])

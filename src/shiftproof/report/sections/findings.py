@@ -41,31 +41,37 @@ class Findings(Section):
 
 
 def shift_findings(table: AccuracyTable, labels: Mapping[str, Mapping[str, int]]) -> Iterator[Finding]:
-    """One finding a model: does its accuracy survive the shift? `labels` counts the classes of every domain."""
-    if table.target is None and table.rows:
+    """One finding a model and target: does its accuracy survive the shift? `labels` counts classes by domain."""
+    if not table.targets and table.rows:
         yield Finding(
             "warn", "no-target", "there is no target domain: nothing is known of a domain that was not trained on"
         )
     for row in table.rows:
-        yield _finding(row, table, labels)
+        trained = _trained(row, table.sources, table.domains)
+        if all(row.accuracy[source].low <= _constant(source, table.sources, labels) for source in table.sources):
+            message = f"{trained} is not better than always answering with one class"
+            yield Finding("warn", "not-learned", message)
+        elif not table.targets:
+            yield Finding("pass", "learned", trained)
+        else:
+            yield from (_finding(row, table.sources, target, len(labels[target])) for target in table.targets)
 
 
-def _finding(row: AccuracyRow, table: AccuracyTable, labels: Mapping[str, Mapping[str, int]]) -> Finding:
-    here = mean(row.accuracy[source].value for source in table.sources)
-    note = f" ({row.note()})" if row.note() else ""
-    if all(row.accuracy[source].low <= _constant(source, table.sources, labels) for source in table.sources):
-        trained = f"{row.model}: {here:.0%} on the domains it was trained on{note}"
-        return Finding("warn", "not-learned", f"{trained} is not better than always answering with one class")
-    if table.target is None or row.gap is None:
-        return Finding("pass", "learned", f"{row.model}: {here:.0%} on the domains it was trained on{note}")
-    there, guessing = row.accuracy[table.target], 1 / len(labels[table.target])
-    measured = f"{row.model}: {here:.0%} on the domains it was trained on{note}, {there.value:.0%} on {table.target}"
-    size = _size(row.gap)
-    if row.gap.low > 0 and there.high < guessing:
+def _trained(row: AccuracyRow, sources: Sequence[str], rests_on: Sequence[str]) -> str:
+    here = mean(row.accuracy[source].value for source in sources)
+    note = f" ({row.note(rests_on)})" if row.note(rests_on) else ""
+    return f"{row.model}: {here:.0%} on the domains it was trained on{note}"
+
+
+def _finding(row: AccuracyRow, sources: Sequence[str], target: str, classes: int) -> Finding:
+    there, lost, guessing = row.accuracy[target], row.gaps[target], 1 / classes
+    measured = f"{_trained(row, sources, (*sources, target))}, {there.value:.0%} on {target}"
+    size = _size(lost)
+    if lost.low > 0 and there.high < guessing:
         return Finding("fail", "collapse", f"{measured}: it loses {size} and is worse than guessing ({guessing:.0%})")
-    if row.gap.low > 0:
+    if lost.low > 0:
         return Finding("warn", "gap", f"{measured}: it loses {size}")
-    if row.gap.high > TELLING:
+    if lost.high > TELLING:
         unit = "groups" if "bootstrap" in there.method else "samples"
         return Finding("warn", "undecided", f"{measured}: too few {unit} to tell, the gap is {size}")
     return Finding("pass", "holds", f"{measured}: no loss is measurable, the gap is {size}")
@@ -83,37 +89,37 @@ def _size(lost: Estimate) -> str:
 
 
 def certificate_findings(
-    series: Sequence[Series], sources: Sequence[str], target: str | None, seed: int = 0
+    series: Sequence[Series], sources: Sequence[str], targets: Sequence[str], seed: int = 0
 ) -> Iterator[Finding]:
-    """One finding a model and setting: does the guarantee survive the shift?"""
+    """One finding a model, setting and target: does the guarantee survive the shift?"""
     for model, setting in dict.fromkeys((one.model, one.setting) for one in series):
         by_domain = {one.domain: one for one in series if (one.model, one.setting) == (model, setting)}
-        radius = next(iter(by_domain.values())).scale
         here = [by_domain[source] for source in sources if source in by_domain]
-        if target not in by_domain or not here:
-            continue
-        there = by_domain[target]
-        within = f"{size_text(radius, there.norm)}" if there.counts_edits else f"a radius of {radius:g}"
-        where = there.units if there.counts_edits else f"{there.norm}, {there.units}"
-        what = f"right and certified within {within} ({where})"
-        note = seen_note(worst_seen(one.seen for one in [*here, there]))
-        trained = f"the domains it was trained on{f' ({note})' if note else ''}"
-        measured = (
-            f"{model}, {there.name}: {mean(one.at(radius).value for one in here):.0%} of the samples of "
-            f"{trained} are {what}, {there.at(radius).value:.0%} of those of {target}"
-        )
-        if not there.at(radius).value and not any(one.at(radius).value for one in here):
-            yield Finding(
-                "warn",
-                "guarantee-none",
-                f"{model}, {there.name}: not one sample is right and certified within {within}",
-            )
-            continue
-        lost = gap([one.values(radius) for one in here], there.values(radius), seed)
-        size = _size(lost)
-        if lost.low > 0:
-            yield Finding("warn", "guarantee-shrinks", f"{measured}: the guarantee loses {size}")
-        elif lost.high > TELLING:
-            yield Finding("warn", "guarantee-undecided", f"{measured}: too few samples to tell, the gap is {size}")
-        else:
-            yield Finding("pass", "guarantee-holds", f"{measured}: no loss is measurable, the gap is {size}")
+        for target in targets if here else ():
+            if target in by_domain:
+                yield _certificate_finding(here, by_domain[target], seed, len(targets) > 1)
+
+
+def _certificate_finding(here: Sequence[Series], there: Series, seed: int, several: bool) -> Finding:
+    """Of one model and setting on the sources and on a target; `several` says that there are other targets."""
+    model, target, radius = there.model, there.domain, here[0].scale
+    within = f"{size_text(radius, there.norm)}" if there.counts_edits else f"a radius of {radius:g}"
+    where = there.units if there.counts_edits else f"{there.norm}, {there.units}"
+    what = f"right and certified within {within} ({where})"
+    note = seen_note(worst_seen(one.seen for one in [*here, there]))
+    trained = f"the domains it was trained on{f' ({note})' if note else ''}"
+    measured = (
+        f"{model}, {there.name}: {mean(one.at(radius).value for one in here):.0%} of the samples of "
+        f"{trained} are {what}, {there.at(radius).value:.0%} of those of {target}"
+    )
+    if not there.at(radius).value and not any(one.at(radius).value for one in here):
+        of = f" of {target} and of the domains it was trained on" if several else ""
+        message = f"{model}, {there.name}: not one sample{of} is right and certified within {within}"
+        return Finding("warn", "guarantee-none", message)
+    lost = gap([one.values(radius) for one in here], there.values(radius), seed)
+    size = _size(lost)
+    if lost.low > 0:
+        return Finding("warn", "guarantee-shrinks", f"{measured}: the guarantee loses {size}")
+    if lost.high > TELLING:
+        return Finding("warn", "guarantee-undecided", f"{measured}: too few samples to tell, the gap is {size}")
+    return Finding("pass", "guarantee-holds", f"{measured}: no loss is measurable, the gap is {size}")

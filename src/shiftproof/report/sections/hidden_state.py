@@ -72,7 +72,7 @@ class HiddenStates(Section):
             means = {metric: one.mean(metric) for metric in _TITLES}
             name = self.report.row_name(one.model, one.domain)
             cells = [name, Cell(one.threat), *(number_cell(e) for e in means.values())]
-            rows.append(Row(cells, tint=one.domain == self.report.target))
+            rows.append(Row(cells, tint=one.domain in self.report.targets))
             for metric, e in means.items():
                 records.append([one.model, one.domain, one.threat, _TITLES[metric], e.value, e.low, e.high, e.n])
         heads = [Heading("threat"), Heading("change", ("l2",)), Heading("1 - cosine")]

@@ -48,7 +48,7 @@ class LossChanges(Section):
         for one in loss_changes_of(self.report.evidence):
             proven = Cell("-") if one.proven is None else number_cell(one.proven)
             cells = [self.report.row_name(one.model, one.domain), Cell(one.threat), number_cell(one.found), proven]
-            rows.append(Row(cells, tint=one.domain == self.report.target))
+            rows.append(Row(cells, tint=one.domain in self.report.targets))
             for metric, e in (("found, at least", one.found), ("proven, at most", one.proven)):
                 if e is not None:
                     records.append([one.model, one.domain, one.threat, metric, e.value, e.low, e.high, e.n])

@@ -1,4 +1,4 @@
-"""Robustness matrices: models by the size of the attack, on the sources and on the unseen domain."""
+"""Robustness matrices: models by the size of the attack, on the sources and on every unseen domain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shiftproof.evidence import Evidence
+from shiftproof.evidence import Evidence, slug
 from shiftproof.perturbations.threat import eps_text, size_text
 from shiftproof.report.chart import Chart, heat_map
 from shiftproof.report.measures import Measure, measures_of
@@ -18,6 +18,7 @@ from shiftproof.report.tables import Cell, Heading, Records, Row, Table
 __all__ = ["Matrices", "Matrix", "matrices_of"]
 
 _TITLES = {"sources": "sources (mean)", "unseen": "unseen domain"}
+"""What is shown above the first roles; of several targets each has a role of its own."""
 
 
 @SECTIONS.register("matrix")
@@ -32,11 +33,11 @@ class Matrices(Section):
         return bool(self.report.matrices)
 
     def tables(self) -> list[Table]:
-        """One for the sources and one for the unseen domain, in one file."""
+        """One for the sources and one for each unseen domain, in one file."""
         return [table for name, matrix in self._named() for table in matrix.tables(name)]
 
     def charts(self) -> list[Chart]:
-        """One for the sources and one for the unseen domain."""
+        """One for the sources and one for each unseen domain."""
         return [matrix.chart(name, role) for name, matrix in self._named() for role in matrix.values]
 
     def words(self) -> list[str]:
@@ -61,7 +62,7 @@ class Matrices(Section):
 class Matrix:
     """Accuracy of every model (rows) under attacks of every size (columns, 0 first) in one norm.
 
-    `values` are by role: "sources" (the mean over them) and "unseen".
+    `values` are by role: "sources" (the mean over them) and "unseen", or with several targets "unseen: NAME" for each.
     """
 
     norm: str
@@ -80,8 +81,9 @@ class Matrix:
         """A heat map of one role."""
         columns = [eps_text(size, self.norm) for size in self.sizes]
         cells = [(model, eps_text(size, self.norm), value) for (model, size), value in self.values[role].items()]
-        labels = {"title": _TITLES[role], "x": f"attacked within {self.norm}"}
-        return heat_map(f"{name}-{role}", cells, rows=self.models, columns=columns, **labels)
+        labels = {"title": _TITLES.get(role, role), "x": f"attacked within {self.norm}"}
+        file = "-".join([name, *map(slug, role.split(": ", 1))])
+        return heat_map(file, cells, rows=self.models, columns=columns, **labels)
 
     def tables(self, name: str) -> list[Table]:
         """One for each role, all in the file of the first."""
@@ -93,7 +95,7 @@ class Matrix:
                 Row([Cell(model), *(Cell(_share(values.get((model, size)))) for size in self.sizes)])
                 for model in self.models
             ]
-            caption = f"{self.title}: {_TITLES[role]}"
+            caption = f"{self.title}: {_TITLES.get(role, role)}"
             tables.append(Table(f"{name}-{first}", headings, rows, self._records(role), caption))
         return tables
 
@@ -118,7 +120,7 @@ def worst_of(measures: Sequence[Measure], domains: Sequence[str]) -> float:
     return float(np.mean(left))
 
 
-def matrices_of(evidence: Evidence, sources: Sequence[str], target: str | None) -> list[Matrix]:
+def matrices_of(evidence: Evidence, sources: Sequence[str], targets: Sequence[str]) -> list[Matrix]:
     """One for each norm and classifier that was attacked within several sizes."""
     every = [one for model in evidence.distinct("model") for one in measures_of(evidence.where(model=model), model)]
     clean = {(one.model, one.classifier, one.noise): one for one in every if one.kind == "clean"}
@@ -134,7 +136,8 @@ def matrices_of(evidence: Evidence, sources: Sequence[str], target: str | None) 
         keys = dict.fromkeys((one.model, classifier, noise) for one in attacked)
         measured = [(0.0, clean[key]) for key in keys if key in clean]
         measured += [(one.size, one) for one in attacked]
-        roles = {"sources": list(sources), **({} if target is None else {"unseen": [target]})}
+        unseen = {"unseen" if len(targets) == 1 else f"unseen: {target}": [target] for target in targets}
+        roles = {"sources": list(sources), **unseen}
         cells: dict[tuple[str, float], list[Measure]] = {}
         for size, one in measured:
             cells.setdefault((one.model, size), []).append(one)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from shiftproof.evidence import Evidence, seen_note
-from shiftproof.report.accuracy import domain_cells, domain_columns, domain_headings
+from shiftproof.report.accuracy import by_target, domain_cells, domain_columns, domain_headings
 from shiftproof.report.measures import Measure, measures_of, shared_rows
 from shiftproof.report.section import SECTIONS, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table
@@ -18,31 +18,31 @@ __all__ = ["Line", "Measures", "SideBySide", "side_by_side"]
 
 @dataclass(frozen=True)
 class Line:
-    """A row of the table: a measure of a model on each domain, and what is lost between sources and target."""
+    """A row of the table: a measure of a model on each domain, and by target what is lost between sources and it."""
 
     measure: Measure
     accuracy: dict[str, Estimate]
-    gap: Estimate | None
+    gaps: dict[str, Estimate]
 
     @property
     def model(self) -> str:
         """Model name."""
         return self.measure.model
 
-    def note(self, domain: str | None = None) -> str:
-        """A note beside the figure of a domain, or beside the gap, if its samples may have been trained on."""
-        return seen_note(self.measure.seen_in(self.accuracy if domain is None else [domain]))
+    def note(self, domains: Iterable[str]) -> str:
+        """A note beside a figure that rests on these domains, if their samples may have been trained on."""
+        return seen_note(self.measure.seen_in(domains))
 
 
 @dataclass(frozen=True)
 class SideBySide:
-    """All measures of all models, one row each, on sources and target.
+    """All measures of all models, one row each, on sources and targets.
 
     `beyond` is how many samples of a domain some probes measured, where not all did: rows are of those that all did.
     """
 
     sources: tuple[str, ...]
-    target: str | None
+    targets: tuple[str, ...]
     rows: list[Line]
     beyond: Mapping[str, int] = field(default_factory=dict)
 
@@ -60,8 +60,8 @@ class SideBySide:
 
     @property
     def domains(self) -> tuple[str, ...]:
-        """Sources, then the target."""
-        return self.sources if self.target is None else (*self.sources, self.target)
+        """Sources, then targets."""
+        return (*self.sources, *self.targets)
 
     @property
     def several(self) -> bool:
@@ -75,29 +75,29 @@ class SideBySide:
         for row in self.rows:
             one = row.measure
             head = [one.model, one.title, one.classifier, one.norm, one.size, one.alpha]
-            numbers = [(domain, row.accuracy[domain]) for domain in self.domains]
-            for domain, e in numbers + ([] if row.gap is None else [("gap", row.gap)]):
-                seen = one.seen_in(self.domains if domain == "gap" and e is row.gap else [domain])
-                rows.append([*head, domain, e.value, e.low, e.high, e.n, seen])
+            numbers = [(domain, row.accuracy[domain], [domain]) for domain in self.domains]
+            for target, lost in row.gaps.items():
+                named = "gap" if len(self.targets) == 1 else f"gap on {target}"
+                numbers.append((named, lost, [*self.sources, target]))
+            rows += [[*head, name, e.value, e.low, e.high, e.n, one.seen_in(rests_on)] for name, e, rests_on in numbers]
         return Records([*columns, "seen_in_training"], rows)
 
     def to_table(self, about: Mapping[str, str]) -> Table:
         """A row for each measure, below the name of its model and what that is about."""
         counts = {domain: self.rows[0].accuracy[domain].n for domain in self.domains} if self.rows else {}
-        columns, rows = domain_columns(self.sources, self.target), []
+        columns, rows = domain_columns(self.sources, self.targets), []
         for row in self.rows:
             one = row.measure
             guaranteed = one.kind == "certified"
             who = "the model itself" if one.classifier == "base" else f"{one.classifier} classifier"
             name = Cell(one.title, (f"{'guaranteed' if guaranteed else 'measured'}, {who}",))
-            notes = {domain: row.note(domain) for domain in self.domains}
-            cells = domain_cells(columns, row.accuracy, row.gap, notes, row.note(), strong=(self.target,))
+            cells = domain_cells(columns, row.accuracy, row.gaps, row.note, strong=self.targets)
             rows.append(Row([name, *cells], one.model, about.get(one.model, ""), mark=guaranteed))
-        headings = [Heading("right, of all samples"), *domain_headings(self.sources, self.target, counts)]
+        headings = [Heading("right, of all samples"), *domain_headings(columns, self.targets, counts)]
         return Table("measures", headings, rows, self.records())
 
     def figures(self) -> list[dict[str, Any]]:
-        """All that was measured, one object a row, for JSON."""
+        """All that was measured, one object a row, for JSON; of several targets, a gap by target."""
         return [
             {
                 "model": row.model,
@@ -110,28 +110,30 @@ class SideBySide:
                 "n": {domain: e.n for domain, e in row.accuracy.items()},
                 "value": {domain: e.value for domain, e in row.accuracy.items()},
                 "interval": {domain: [e.low, e.high] for domain, e in row.accuracy.items()},
-                "gap": None if row.gap is None else row.gap.value,
-                "gap_interval": None if row.gap is None else [row.gap.low, row.gap.high],
+                "gap": by_target({target: e.value for target, e in row.gaps.items()}),
+                "gap_interval": by_target({target: [e.low, e.high] for target, e in row.gaps.items()}),
                 "seen_in_training": {domain: row.measure.seen_in([domain]) for domain in row.accuracy},
-                "gap_seen_in_training": None if row.gap is None else row.measure.seen_in(row.accuracy),
+                "gap_seen_in_training": by_target(
+                    {target: row.measure.seen_in([*self.sources, target]) for target in row.gaps}
+                ),
             }
             for row in self.rows
         ]
 
 
-def side_by_side(evidence: Evidence, sources: Sequence[str], target: str | None, seed: int = 0) -> SideBySide:
+def side_by_side(evidence: Evidence, sources: Sequence[str], targets: Sequence[str], seed: int = 0) -> SideBySide:
     """Rows by model, in the order clean, attacked, corrupted, certified; of the samples that all probes measured."""
     whole, evidence = evidence, shared_rows(evidence)
-    domains = (*sources, *([target] if target else []))
+    domains = (*sources, *targets)
     rows = []
     for model in evidence.distinct("model"):
         for measure in measures_of(evidence.where(model=model), model):
             if set(domains) <= set(measure.samples):
-                lost = measure.gap(sources, target, seed) if target is not None else None
+                lost = {target: measure.gap(sources, target, seed) for target in targets}
                 rows.append(Line(measure, {domain: measure.at(domain) for domain in domains}, lost))
     counts, shared = ({domain: _samples_of(some, domain) for domain in domains} for some in (whole, evidence))
     beyond = {domain: count for domain, count in counts.items() if count != shared[domain]}
-    return SideBySide(tuple(sources), target, rows, beyond)
+    return SideBySide(tuple(sources), tuple(targets), rows, beyond)
 
 
 def _samples_of(evidence: Evidence, domain: str) -> int:
@@ -156,9 +158,12 @@ class Measures(Section):
 
     def words(self) -> list[str]:
         """What the rows are, and in which order they do not stand."""
+        gap = "the gap is the mean over sources less the unseen domain"
+        if len(self.report.targets) > 1:
+            gap = "each gap is the mean over sources less the unseen domain beside it"
         return [
             f"{self.report.measures.note or 'Every row is of the same samples'}. Small figures are 95 % intervals, in "
-            "percent; the gap is the mean over sources less the unseen domain. A better attack can only lower the "
+            f"percent; {gap}. A better attack can only lower the "
             "accuracy under attack; a guarantee stays. Rows of different classifiers stand beside each other, and no "
             f"order between them is claimed. {self.report.measured_on}",
             *self.report.seed_words,

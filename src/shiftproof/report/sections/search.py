@@ -79,7 +79,7 @@ class Search(Section):
             moved = "-" if one.moved is None else f"{one.moved:.3f}"
             name = self.report.row_name(one.model, one.domain)
             cells = [name, *map(percent_cell, one.reached.values()), Cell(moved), Cell(f"{one.nearest:.3f}")]
-            rows.append(Row(cells, tint=one.domain == self.report.target))
+            rows.append(Row(cells, tint=one.domain in self.report.targets))
             head = [one.model, one.domain, one.norm]
             records += [
                 [*head, size, "predictions changed", e.value, e.low, e.high, e.n] for size, e in one.reached.items()

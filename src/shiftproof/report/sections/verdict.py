@@ -52,43 +52,60 @@ class _Shown:
     words: str
 
 
-def verdict_of(evidence: Evidence, sources: Sequence[str], target: str | None, seed: int = 0) -> list[str]:
-    """A few sentences for each model; nothing where only accuracy was measured."""
+def verdict_of(evidence: Evidence, sources: Sequence[str], targets: Sequence[str], seed: int = 0) -> list[str]:
+    """A few sentences for each model, of several targets about the worst; nothing where only accuracy was measured."""
     paragraphs = []
     for model in evidence.distinct("model"):
-        places = {*sources, *([target] if target else [])}
+        places = {*sources, *targets}
         measures = [one for one in measures_of(evidence.where(model=model), model) if places <= set(one.samples)]
         if any(one.kind != "clean" for one in measures):
             prefix = f"{model}: " if len(evidence.distinct("model")) > 1 else ""
             paragraphs.append(
-                prefix + " ".join(_sentences(evidence.where(model=model), measures, sources, target, seed))
+                prefix + " ".join(_sentences(evidence.where(model=model), measures, sources, targets, seed))
             )
     return paragraphs
 
 
 def _sentences(
-    evidence: Evidence, measures: Sequence[Measure], sources: Sequence[str], target: str | None, seed: int
+    evidence: Evidence, measures: Sequence[Measure], sources: Sequence[str], targets: Sequence[str], seed: int
 ) -> Iterator[str]:
-    there = [target] if target is not None else list(sources)
-    where = target if target is not None else ", ".join(sources)
     of_votes = list(dict.fromkeys(one.noise for one in measures if one.classifier == "smoothed"))
     for classifier, noise in [("base", ""), *(("smoothed", noise) for noise in of_votes)]:
         shown = _of(classifier, noise, measures)
         if not shown:
             continue
+        first = shown[0].measure
+        # the one place where least is right, so that all figures of a sentence are of the same samples
+        target = min(targets, key=lambda name: first.mean([name]), default=None)
+        there = list(sources) if target is None else [target]
         figures = [f"{one.measure.mean(there):.0%}{one.words}" for one in shown]
         who = "the model" if classifier == "base" else "the smoothed model"
         who += f" ({noise})" if len(of_votes) > 1 and noise else ""
-        sentence = f"On {where} {who} is right on {', '.join(figures)}"
+        sentence = f"On {_place(there, targets)} {who} is right on {', '.join(figures)}"
         if target is not None:
             sentence += f"; on the training domains {' / '.join(_percent(one, sources) for one in shown)}"
-        seen = shown[0].measure.seen_in([*there, *sources])
+        seen = first.seen_in([*there, *sources])
         sentence += f" ({note})" if (note := seen_note(seen)) else ""
         yield f"{sentence}."
         if target is not None:
             yield from _compared(shown, sources, target, seed)
-    yield from _constant(evidence.where(probe="clean"), there)
-    yield from _corruption(evidence, there, where)
+            yield from _elsewhere(shown[1:], target, targets)
+    yield from _constant(evidence.where(probe="clean"), targets or sources)
+    yield from _corruption(evidence, sources, targets)
+
+
+def _place(there: Sequence[str], targets: Sequence[str]) -> str:
+    """The domains that a sentence is about; of several targets it is about the worst."""
+    names = ", ".join(there)
+    return f"{names}, the worst of {len(targets)} targets," if len(targets) > 1 else names
+
+
+def _elsewhere(shown: Sequence[_Shown], target: str, targets: Sequence[str]) -> Iterator[str]:
+    """A sentence for what is even less on another target than on the one that the others are about."""
+    for one in shown:
+        least = min(targets, key=lambda name: one.measure.mean([name]))
+        if one.measure.mean([least]) < one.measure.mean([target]):
+            yield f"On {least} {one.measure.mean([least]):.0%}{one.words}, which is the least of all targets."
 
 
 def _constant(clean: Evidence, there: Sequence[str]) -> Iterator[str]:
@@ -171,9 +188,11 @@ def _compared(shown: Sequence[_Shown], sources: Sequence[str], target: str, seed
         yield f"Whether {last.name} shrinks more than {first.name}, these samples do not tell."
 
 
-def _corruption(evidence: Evidence, there: Sequence[str], where: str) -> Iterator[str]:
-    corrupted = [one for one in corrupted_of(evidence) if one.domain in there]
+def _corruption(evidence: Evidence, sources: Sequence[str], targets: Sequence[str]) -> Iterator[str]:
+    corrupted = [one for one in corrupted_of(evidence) if one.domain in (targets or sources)]
+    corrupted = sorted(corrupted, key=lambda one: one.mean)[:1] if targets else corrupted
     if corrupted:
+        where = _place([corrupted[0].domain] if targets else sources, targets)
         means = {name: float(np.mean([one.of(name) for one in corrupted])) for name in corrupted[0].names}
         worst = min(means, key=lambda name: means[name])
         mean = float(np.mean([one.mean for one in corrupted]))
