@@ -86,6 +86,8 @@ def _like(model: nn.Module) -> Domain:
     built = blueprint_of(model)
     if built is None:
         raise UsageError("the model does not say what inputs it takes: give --data")
+    if built.classes < 2:
+        raise UsageError("the model predicts a number; certificates are for models that choose a class")
     if len(built.shape) == 1:
         names = [str(c) for c in range(built.classes)]
         return text_domain("samples", ["a few words", "others"], [0, 1], names, width=built.shape[0])

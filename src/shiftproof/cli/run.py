@@ -15,6 +15,7 @@ from shiftproof.cli.show import (
     show_findings,
     show_json,
     show_measures,
+    show_scores,
 )
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ def command(
 def _show(run: Run) -> None:
     """Everything that was measured, one table a kind, and what a reader should take away."""
     content = run.content()
-    if content.measures.several:
+    if content.scores.rows:
+        show_scores(content.scores)
+    elif content.measures.several:
         show_measures(content.measures)
     else:
         show_accuracy(content.accuracy)
@@ -83,7 +86,7 @@ def _show_json(run: Run, require: list[str] | None) -> None:
         {
             "run": str(run.folder),
             "report": str(run.folder / "report.html"),
-            **content.accuracy.figures(),
+            **(content.scores.figures() or content.accuracy.figures()),
             "measures": content.measures.figures(),
             "stressed": {one.title: one.table.figures() for one in content.probe_tables},
             "certified": [

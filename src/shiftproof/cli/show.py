@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from shiftproof.report import AccuracyTable
     from shiftproof.report.examples import Examples
     from shiftproof.report.requirements import Outcome
+    from shiftproof.report.scores import ScoreTable
     from shiftproof.report.sections.measures import SideBySide
     from shiftproof.report.tables import Table
     from shiftproof.runs import Run
@@ -30,6 +31,7 @@ __all__ = [
     "show_json",
     "show_measures",
     "show_outcomes",
+    "show_scores",
     "show_table",
 ]
 
@@ -68,6 +70,11 @@ def show_measures(table: SideBySide) -> None:
 def show_accuracy(table: AccuracyTable) -> None:
     """Accuracy per model and domain, each with its interval below it."""
     _show_page_table(table.to_table("accuracy", {}))
+
+
+def show_scores(table: ScoreTable) -> None:
+    """Correlations per model and domain, each with its interval below it."""
+    _show_page_table(table.to_table("scores", {}))
 
 
 def _show_page_table(table: Table) -> None:

@@ -16,6 +16,7 @@ from shiftproof.cli.show import (
     show_findings,
     show_json,
     show_measures,
+    show_scores,
 )
 
 if TYPE_CHECKING:
@@ -102,10 +103,13 @@ def _warn_if_long(plan: Plan | None) -> None:
 def show_audit(run: Run, took: Took) -> None:
     """Every measure on every domain, the verdict, and where the report is."""
     content = run.content()
-    if content.measures.beyond:
+    if content.scores.rows:
+        show_scores(content.scores)
+    elif content.measures.beyond:
         typer.echo("As they are, on all samples:")
         show_accuracy(content.accuracy)
-    show_measures(content.measures)
+    if content.measures.rows:
+        show_measures(content.measures)
     show_findings(content.findings)
     say("")
     for sentence in content.verdict:
@@ -130,7 +134,7 @@ def show_audit_json(run: Run, require: Sequence[str] | None, took: Took) -> None
             "samples": run.samples,
             "time": took.figures(),
             "verdict": content.verdict,
-            **content.accuracy.figures(),
+            **(content.scores.figures() or content.accuracy.figures()),
             "measures": content.measures.figures(),
             "corrupted": [one.figures() for one in content.corrupted],
             "findings": [asdict(finding) for finding in content.findings],

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from shiftproof.cli import options as o
 from shiftproof.cli.measure import finish, measure
-from shiftproof.cli.show import outcomes_now, say, show_accuracy, show_findings, show_json
+from shiftproof.cli.show import outcomes_now, say, show_accuracy, show_findings, show_json, show_scores
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,9 +70,13 @@ def _show(run: Run, path: Path, trained_before: bool) -> None:
 
     card, (spec,) = read_card(path), run.study.models.values()
     kept = card["selection"]
-    show_accuracy(run.content().accuracy)
+    content = run.content()
+    if content.scores.rows:
+        show_scores(content.scores)
+    else:
+        show_accuracy(content.accuracy)
     show_findings(run.findings)
-    say(f"\nkept    step {kept['step']} of {card['recipe']['steps']} ({_why(kept)})")
+    say(f"\nkept    step {kept['step']} of {card['recipe']['steps']} ({_why(kept, not card['classes'])})")
     say(f"model   {path}{' (was there already)' if trained_before else ''}")
     if spec.pretrain is not None:
         say(f"before  {path.with_name('model-pretrained.safetensors')}")
@@ -86,13 +90,16 @@ def _show_json(run: Run, path: Path, require: list[str] | None) -> None:
 
     card, (name,) = read_card(path), run.study.models
     result = {"model": str(path), "run": str(run.folder), "selected": card["selection"], "seconds": card["seconds"]}
-    result |= {key: value[name] for key, value in run.content().accuracy.figures().items()}
+    figures = run.content().scores.figures() or run.content().accuracy.figures()
+    result |= {key: value[name] for key, value in figures.items()}
     result["findings"] = [asdict(finding) for finding in run.findings]
     show_json(result | {"requirements": [asdict(one) for one in outcomes_now(run, require)]})
 
 
-def _why(kept: dict[str, Any]) -> str:
-    """The accuracies of the kept step, and the rule that chose it."""
+def _why(kept: dict[str, Any], regression: bool) -> str:
+    """The accuracies of the kept step, or its correlation with true numbers, and the rule that chose it."""
+    if regression:
+        return f"correlation {kept['validation_accuracy']:.3f} on source validation; by {kept['rule']}"
     accuracy = f"{kept['validation_accuracy']:.1%} on source validation"
     for kind, shown in {"noisy": "under noise", "robust": "under attack"}.items():
         if kept[f"{kind}_accuracy"] is not None:

@@ -25,7 +25,8 @@ class Table(DataSet):
 
     `text`, `label` and `domain` are columns; `text2` (the second text of a pair), `split`, `group` and `id` are those
     of that name where there are any, unless others are told. Without ids, a sample's id is the number of its row.
-    `empty` says what becomes of texts without a word: refuse | keep.
+    `empty` says what becomes of texts without a word: refuse | keep. With labels="numbers" a model predicts the label
+    (how alike two sentences are) in place of choosing a class.
     """
 
     path: str
@@ -37,6 +38,7 @@ class Table(DataSet):
     group: str | None = None
     id: str | None = None
     empty: Literal["refuse", "keep"] = "refuse"
+    labels: Literal["classes", "numbers"] = "classes"
 
     @property
     def source(self) -> str:
@@ -46,14 +48,15 @@ class Table(DataSet):
     def index(self) -> TableIndex:
         """Read the file; what is wrong with single rows is told, and they are left out."""
         records = read_records(Path(self.path))
-        return index_of_records(records, self._columns(records.columns), keep_empty=self.empty == "keep")
+        columns, numbers = self._columns(records.columns), self.labels == "numbers"
+        return index_of_records(records, columns, keep_empty=self.empty == "keep", numbers=numbers)
 
     def load(self) -> Domains:
         """Read the file, all of which must be right."""
         index = self.index()
         refuse(index.problems)
-        domains = domains_of_table(self.source, index.rows)
-        if len(domains.classes) < 2:
+        domains = domains_of_table(self.source, index.rows, numbers=self.labels == "numbers")
+        if len(domains.classes) < 2 and not domains.is_regression:
             raise DataError(
                 f"{self.path}: all {len(index.rows)} rows have the label {domains.classes[0]!r}; "
                 "a classifier needs two classes or more"
@@ -77,10 +80,14 @@ class Table(DataSet):
         return chosen | {role: role for role in free}
 
 
-def domains_of_table(name: str, rows: Sequence[TableRow]) -> Domains:
-    """Domains in alphabetical order; classes too, or by size if they are whole numbers."""
-    classes = sorted_classes(row.label for row in rows)
-    number = {label: i for i, label in enumerate(classes)}
+def domains_of_table(name: str, rows: Sequence[TableRow], *, numbers: bool = False) -> Domains:
+    """Domains in alphabetical order; classes too, or by size if they are whole numbers; none with `numbers`."""
+    classes = [] if numbers else sorted_classes(row.label for row in rows)
+    number = (
+        {row.label: float(row.label) for row in rows}
+        if numbers
+        else dict(zip(classes, range(len(classes)), strict=True))
+    )
     by_domain: dict[str, list[TableRow]] = {}
     for row in rows:
         by_domain.setdefault(row.domain, []).append(row)

@@ -41,15 +41,17 @@ class _Fault(Exception):  # noqa: N818 - never leaves this file
     """What is wrong with a row."""
 
 
-def index_of_records(records: Records, columns: Mapping[str, str], *, keep_empty: bool) -> TableIndex:
-    """The rows of a table; `columns` says which column is what."""
+def index_of_records(
+    records: Records, columns: Mapping[str, str], *, keep_empty: bool, numbers: bool = False
+) -> TableIndex:
+    """The rows of a table; `columns` says which column is what, `numbers` whether labels are numbers to predict."""
     rows: list[TableRow] = []
     lines: list[int] = []
     faults: dict[str, list[int]] = {}
     for number, (line, values) in enumerate(records.rows, 1):
         given = {role: values.get(column) for role, column in columns.items()}
         try:
-            rows.append(_row(number, given, keep_empty))
+            rows.append(_row(number, given, keep_empty, numbers))
             lines.append(line)
         except _Fault as fault:
             faults.setdefault(str(fault), []).append(line)
@@ -57,7 +59,7 @@ def index_of_records(records: Records, columns: Mapping[str, str], *, keep_empty
     problems = [f"{path}, {_places(unit, found)}: {fault}" for fault, found in faults.items()]
     problems += column_problems(path, rows)
     problems += _repeated_ids(path, unit, rows, lines)
-    problems += _real_labels(path, unit, rows, lines)
+    problems += [] if numbers else _real_labels(path, unit, rows, lines)
     if not records.rows:
         problems.append(f"{path} has no rows")
     return TableIndex(path, rows, problems)
@@ -68,7 +70,7 @@ def distinct_rows(rows: list[TableRow]) -> list[TableRow]:
     return list({(row.domain, row.id): row for row in reversed(rows)}.values())[::-1]
 
 
-def _row(number: int, given: Mapping[str, Any], keep_empty: bool) -> TableRow:
+def _row(number: int, given: Mapping[str, Any], keep_empty: bool, numbers: bool) -> TableRow:
     texts = tuple(_text(role, given[role]) for role in ("text", "text2") if role in given)
     if not keep_empty and not all(text.strip() for text in texts):
         raise _Fault("the text is empty; fill it in, remove the row, or keep such rows with --set data.empty=keep")
@@ -78,6 +80,8 @@ def _row(number: int, given: Mapping[str, Any], keep_empty: bool) -> TableRow:
     for role, value in (("label", label), ("domain", domain)):
         if not value:
             raise _Fault(f"the {role} is missing")
+    if numbers and not _is_number(label):
+        raise _Fault(f"the label {label!r} is no number")
     split = _name("split", given.get("split")).lower()
     if split and split not in SPLITS:
         raise _Fault(f"split {split!r} should be train, validation or test")
@@ -115,6 +119,13 @@ def _encodable(role: str, value: str) -> str:
     return value
 
 
+def _is_number(label: str) -> bool:
+    try:
+        return math.isfinite(float(label))
+    except ValueError:
+        return False
+
+
 def _repeated_ids(path: Path, unit: str, rows: list[TableRow], lines: list[int]) -> list[str]:
     """An id may be in two domains, which means the same thing measured twice, but not twice in one."""
     places: dict[tuple[str, str], list[int]] = {}
@@ -140,7 +151,8 @@ def _real_labels(path: Path, unit: str, rows: list[TableRow], lines: list[int]) 
     if not real:
         return []
     where = f"{path}, {unit} {lines[real[0]]}"
-    return [f"{where}: the label is {rows[real[0]].label}; classes are names or whole numbers, not real numbers"]
+    seen = f"the label is {rows[real[0]].label}; classes are names or whole numbers, not real numbers"
+    return [f"{where}: {seen} (numbers to predict: --set data.labels=numbers)"]
 
 
 def _places(unit: str, lines: list[int]) -> str:

@@ -90,7 +90,7 @@ def _load(name: str, options: Mapping[str, object]) -> tuple[Domains, list[Findi
     if isinstance(data, Table):
         table = data.index()
         findings = _layout_findings(table.rows, table.problems)
-        return domains_of_table(name, distinct_rows(table.rows)), findings
+        return domains_of_table(name, distinct_rows(table.rows), numbers=data.labels == "numbers"), findings
     return data.load(), []
 
 

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 SHOWN_ELSEWHERE = (
-    *("clean", "certify", "counterfactual", "corrupt", "attack", "search", "input-robustness", "hidden-state"),
+    *("clean", "certify", "counterfactual", "corrupt", "attack", "search", "input-robustness", "hidden-state", "score"),
 )
 """Probes that have a section of their own."""
 _COLUMNS = ("model", "domain", "role", "metric", "value", "low", "high", "level", "n", "method", "seen_in_training")

@@ -16,10 +16,11 @@ from shiftproof.report.certified import Series, nice_radii, series_of_evidence
 from shiftproof.report.examples import Examples, read_examples
 from shiftproof.report.measures import shared_rows
 from shiftproof.report.requirements import Outcome
+from shiftproof.report.scores import ScoreTable, score_table
 from shiftproof.report.section import SECTIONS, Section
 from shiftproof.report.sections.attacked import Attacked, attacked_of
 from shiftproof.report.sections.corrupted import Corrupted, corrupted_of
-from shiftproof.report.sections.findings import certificate_findings, shift_findings
+from shiftproof.report.sections.findings import certificate_findings, score_findings, shift_findings
 from shiftproof.report.sections.matrix import Matrix, matrices_of
 from shiftproof.report.sections.measures import SideBySide, side_by_side
 from shiftproof.report.sections.verdict import verdict_of
@@ -79,6 +80,11 @@ class Report:
     def accuracy(self) -> AccuracyTable:
         """Clean accuracy per model and domain."""
         return accuracy_table(self.evidence, self.sources, self.targets, self.seed)
+
+    @cached_property
+    def scores(self) -> ScoreTable:
+        """Correlations per model and domain, where labels are numbers."""
+        return score_table(self.evidence, self.sources, self.targets, self.seed)
 
     @cached_property
     def examples(self) -> dict[str, Examples]:
@@ -142,6 +148,7 @@ class Report:
         """What a reader should take away, failures first."""
         findings = [
             *shift_findings(self.accuracy, self.labels),
+            *score_findings(self.scores),
             *certificate_findings(self.series, self.sources, self.targets, self.seed),
             *unsound_findings(self.evidence),
             *counterfactual_findings(self.evidence),

@@ -51,6 +51,7 @@ class Measurable:
     certificates: tuple[Certifiable, ...] = ()
     corrupted: bool = False
     clean: bool = True
+    regression: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,8 @@ class Requirement:
         """Refuse what will not have been measured: another domain, size or radius, a norm that is not certified."""
         if self.domain is not None and self.domain not in planned.domains:
             raise UsageError(f"{self.text!r} names the domain {self.domain!r}; measured are {_list(planned.domains)}")
+        if planned.regression:
+            raise UsageError(f"{self.text!r} asks for right answers, but labels are numbers to predict: none is right")
         if self.metric == "attacked" and not any(self._is(norm, size) for norm, size in planned.attacks):
             threats = _list(f"{norm}:{size:g}" for norm, size in planned.attacks)
             raise UsageError(f"{self.text!r} asks for an attack that is not planned (planned: {threats}); see --threat")

@@ -125,6 +125,9 @@ def applicable(
     Other probes must apply: what they say against the model or the data is an error.
     """
     (model,) = models.values()
+    if data.sources.is_regression:
+        message = "labels are numbers to predict: attacks, corruptions and certificates count right answers, and do not"
+        return Questions((), (), ()), [Finding("warn", "does-not-apply", f"{message} apply")]
     findings: list[Finding] = []
     if questions.corruptions:
         asked = Corrupt(questions.corruptions).on(data.sources)

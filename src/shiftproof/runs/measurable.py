@@ -35,6 +35,7 @@ def measurable(probes: Sequence[Probe], domains: Sequence[Domain], classes: int)
         ),
         clean=any(isinstance(one, Clean) for one in probes),
         corrupted=any(isinstance(one, Corrupt) for one in probes),
+        regression=any(domain.is_regression for domain in domains),
     )
 
 

@@ -27,13 +27,13 @@ def check_domains(domains: Domains) -> None:
             f"{where}: inputs are {inputs.dtype} of shape {tuple(inputs.shape[1:])}",
         )
         _check_values(domain.kind, inputs, where)
-        require(
-            labels.dtype == torch.int64 and bool((labels >= 0).all()) and int(labels.max()) < len(domain.classes),
-            f"{where}: labels leave 0 to {len(domain.classes) - 1}",
-        )
+        _check_labels(labels, len(domain.classes), where)
         require(torch.equal(domain.take(indices)[0], inputs), f"{where} gives other inputs when read again")
         first, label = domain[int(indices[-1])]
-        require(torch.equal(first, inputs[-1]) and label == int(labels[-1]), f"{where}: domain[i] and take([i]) differ")
+        require(
+            torch.equal(first, inputs[-1]) and labels.new_tensor(label) == labels[-1],
+            f"{where}: domain[i] and take([i]) differ",
+        )
         reversed_inputs = domain.take(indices[::-1].copy())[0]
         require(torch.equal(reversed_inputs.flip(0), inputs), f"{where}: what is read depends on the order of reading")
         train, validation = train_part(domain), validation_part(domain)
@@ -47,6 +47,19 @@ def check_domains(domains: Domains) -> None:
     if len(domains) > 1:
         sources, target = domains.leave_out(domains.names[-1])
         require(target.name not in sources.names, "leave_out keeps the target among the sources")
+
+
+def _check_labels(labels: Tensor, classes: int, where: str) -> None:
+    """Whole numbers below the number of classes; without classes, finite numbers."""
+    if not classes:
+        require(
+            labels.dtype == torch.float32 and bool(labels.isfinite().all()), f"{where}: labels are no finite numbers"
+        )
+        return
+    require(
+        labels.dtype == torch.int64 and bool((labels >= 0).all()) and int(labels.max()) < classes,
+        f"{where}: labels leave 0 to {classes - 1}",
+    )
 
 
 def _check_values(kind: str, inputs: Tensor, where: str) -> None:

@@ -14,7 +14,8 @@ __all__ = ["Fit", "Selected"]
 
 @dataclass(frozen=True)
 class Selected:
-    """Which step's weights were kept, by which rule, and the mean source-validation accuracy there.
+    """Which step's weights were kept, by which rule, and the mean source-validation accuracy there; of a model that
+    predicts numbers, Pearson's correlation with the true ones in its place.
 
     `noisy_accuracy` is that under the objective's noise and `robust_accuracy` that under its attack, if it selected.
     `samples` are how many of each domain's validation samples were measured: a random part, drawn once.

@@ -10,11 +10,12 @@ from shiftproof.perturbations.threat import size_text
 from shiftproof.report.accuracy import AccuracyRow, AccuracyTable
 from shiftproof.report.certified import Series
 from shiftproof.report.estimates import gap
+from shiftproof.report.scores import ScoreTable
 from shiftproof.report.section import SECTIONS, Badge, Badges, Card, Section
 from shiftproof.report.tables import points
 from shiftproof.types import Estimate, Finding
 
-__all__ = ["Findings", "certificate_findings", "shift_findings"]
+__all__ = ["Findings", "certificate_findings", "score_findings", "shift_findings"]
 
 TELLING = 0.10
 """A gap of this size should not stay hidden in an interval: a wider one decides nothing."""
@@ -55,6 +56,30 @@ def shift_findings(table: AccuracyTable, labels: Mapping[str, Mapping[str, int]]
             yield Finding("pass", "learned", trained)
         else:
             yield from (_finding(row, table.sources, target, len(labels[target])) for target in table.targets)
+
+
+def score_findings(table: ScoreTable) -> Iterator[Finding]:
+    """The same of models that predict numbers, by Pearson's correlation."""
+    if not table.targets and table.rows:
+        yield Finding(
+            "warn", "no-target", "there is no target domain: nothing is known of a domain that was not trained on"
+        )
+    for row in (one for one in table.rows if one.kind == "pearson"):
+        here = mean(row.scores[source].value for source in table.sources)
+        trained = f"{row.model}: correlation {here:.2f} on the domains it was trained on"
+        if all(row.scores[source].low <= 0 for source in table.sources):
+            yield Finding("warn", "not-learned", f"{trained} can't be told from none")
+        elif not table.targets:
+            yield Finding("pass", "learned", trained)
+        for target, lost in row.gaps.items():
+            measured = f"{trained}, {row.scores[target].value:.2f} on {target}"
+            size = f"{lost.value:.2f} ({lost.low:.2f} to {lost.high:.2f})"
+            if lost.low > 0:
+                yield Finding("warn", "gap", f"{measured}: it loses {size}")
+            elif lost.high > TELLING:
+                yield Finding("warn", "undecided", f"{measured}: too few samples to tell, the gap is {size}")
+            else:
+                yield Finding("pass", "holds", f"{measured}: no loss is measurable, the gap is {size}")
 
 
 def _trained(row: AccuracyRow, sources: Sequence[str], rests_on: Sequence[str]) -> str:

@@ -1,0 +1,102 @@
+"""Predicted beside true numbers, domain by domain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shiftproof.report.accuracy import domain_heading
+from shiftproof.report.chart import LINE, Chart, by_colour, intervals, layer, make_chart, numbers_axis
+from shiftproof.report.scores import ScoreTable
+from shiftproof.report.section import SECTIONS, Card, Section
+from shiftproof.report.tables import Table
+
+__all__ = ["Scores"]
+
+_SIDE = 300
+
+
+@SECTIONS.register("scores")
+class Scores(Section):
+    """How well predicted numbers follow the true ones: correlations with intervals, and all samples as dots."""
+
+    title = "Correlation, domain by domain"
+    order = 710
+
+    def applies(self) -> bool:
+        """Whether labels are numbers, and were predicted."""
+        return bool(self.report.scores.rows)
+
+    def tables(self) -> list[Table]:
+        """Pearson's and Spearman's correlation of each model."""
+        return [self.report.scores.to_table("scores", self.report.models)]
+
+    def charts(self) -> list[Chart]:
+        """Pearson's correlations with intervals, then predicted against true numbers of every domain."""
+        domains = self.report.scores.domains
+        return [_correlations(self.report.scores), *(self._dots(name, i) for i, name in enumerate(domains))]
+
+    def cards(self) -> list[Card]:
+        """The table with the chart of correlations, and the dots side by side."""
+        first, *dots = self.charts()
+        return [Card([*self.tables(), first], self.words()), Card(dots)]
+
+    def words(self) -> list[str]:
+        """What the figures are, and which intervals they have."""
+        lost = "; gaps are the mean over sources less the unseen domain" if self.report.targets else ""
+        return [
+            f"Measured, not guaranteed. Small figures are 95 % intervals by a bootstrap over samples, or groups where "
+            f"there are any{lost}. {self.report.measured_on}",
+            *self.report.seed_words,
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Correlations, intervals and gaps by model."""
+        return self.report.scores.figures()
+
+    def _dots(self, domain: str, number: int) -> Chart:
+        """Of a model that was trained with several seeds, what the first predicts."""
+        models, values = list(dict.fromkeys(row.model for row in self.report.scores.rows)), []
+        for model in models:
+            one = self.report.evidence.where(probe="score", model=model, domain=domain)[0]
+            pairs = zip(one["truth"].tolist(), one["predicted"].tolist(), strict=True)
+            values += [{"model": model, "truth": truth, "predicted": predicted} for truth, predicted in pairs]
+        dots = layer(
+            values,
+            {"type": "circle", "size": 24, "opacity": 0.5},
+            x=numbers_axis("truth", "true number"),
+            y={"field": "predicted", "type": "quantitative", "title": "predicted"},
+            color=by_colour("model", models),
+        )
+        title = domain_heading(domain, self.report.targets)
+        return make_chart(f"scores-{number + 1}", [dots], title=title, width=_SIDE, height=_SIDE)
+
+
+def _correlations(table: ScoreTable) -> Chart:
+    """Pearson's correlations with 95 % intervals, domains in order."""
+    rows = [row for row in table.rows if row.kind == "pearson"]
+    models, domains = [row.model for row in rows], [domain_heading(name, table.targets) for name in table.domains]
+    values = [
+        {"model": row.model, "domain": domain_heading(name, table.targets), "r": e.value, "low": e.low, "high": e.high}
+        for row in rows
+        for name, e in row.scores.items()
+    ]
+    places: dict[str, Any] = {
+        "x": {
+            "field": "domain",
+            "type": "nominal",
+            "sort": domains,
+            "title": None,
+            "axis": {"labelAngle": 0, "labelPadding": 8, "labelLimit": 180},
+        },
+        "xOffset": {"field": "model", "type": "nominal", "sort": models},
+        "color": by_colour("model", models),
+    }
+    axis = {"grid": True, "gridColor": LINE}
+    y = {"field": "r", "type": "quantitative", "title": "Pearson's correlation", "scale": {"zero": False}, "axis": axis}
+    dots = layer(values, {"type": "circle", "size": 90, "opacity": 1}, **places, y=y)
+    return make_chart(
+        "scores",
+        [intervals(values, **places), dots],
+        words="Dots are measured correlations, bars 95 % intervals.",
+        width=max(420, min(860, 230 * len(domains))),
+    )
