@@ -159,6 +159,84 @@ def test_verdict_does_not_claim_what_samples_do_not_tell() -> None:
     assert "these samples do not tell" in text
 
 
+class TestSeveralTargets:
+    @pytest.fixture
+    def evidence(self, evidence: Evidence) -> Evidence:
+        """Besides, cartoons: harder than sketches as they are, easier under attack."""
+        radius = [0.6] * 5 + [0.2] * 60 + [0.0] * 35
+        vote = [smoothed_attack("cartoon", 65, 0.0), smoothed_attack("cartoon", 50), certified("cartoon", 65, radius)]
+        return Evidence.concat([evidence, rows("cartoon", "clean", 62), attacked("cartoon", 50), *vote])
+
+    def test_the_verdict_names_the_worst_and_what_is_worse_elsewhere(self, evidence: Evidence) -> None:
+        (text,) = verdict_of(evidence, ["photo"], ["sketch", "cartoon"])
+        itself = "On cartoon, the worst of 2 targets, the model is right on 62%, 50% survive an attack of l2 0.5; "
+        assert text.startswith(f"{itself}on the training domains 93 / 71.")
+        assert "On sketch 38% survive an attack of l2 0.5, which is the least of all targets." in text
+        vote = "On cartoon, the worst of 2 targets, the smoothed model is right on 65%, 50% survive an attack of l2 0.5"
+        assert f"{vote}, 5% are guaranteed within l2 0.5" in text
+        assert "guaranteed within l2 0.5, which is the least" not in text
+
+    def test_corruptions_of_the_worst_target(self) -> None:
+        parts = []
+        for domain, clean, fog, snow in (("photo", 95, 90, 80), ("sketch", 80, 40, 30), ("cartoon", 70, 60, 50)):
+            parts.append(rows(domain, "clean", clean))
+            for name, right in (("fog", fog), ("snow", snow)):
+                facts = {"corruption": name, "severity": 1, "constants": "cifar", "title": name}
+                parts.append(rows(domain, "corrupt", right, **facts))
+        (text,) = verdict_of(Evidence.concat(parts), ["photo"], ["sketch", "cartoon"])
+        assert "On cartoon, the worst of 2 targets, the model is right on 70%; " in text
+        assert text.endswith("Corrupted, it is right on 35% of sketch, the worst of 2 targets, least under snow (30%).")
+
+    def test_gaps_and_findings_by_target(self, evidence: Evidence) -> None:
+        table = side_by_side(evidence, ["photo"], ["sketch", "cartoon"])
+        lost = {target: round(gap.value, 6) for target, gap in table.rows[0].gaps.items()}
+        assert lost == {"sketch": 0.22, "cartoon": 0.31}
+        assert table.figures()[0]["gap"] == {target: pytest.approx(value) for target, value in lost.items()}
+        first, second = certificate_findings(series_of_evidence(evidence), ["photo"], ["sketch", "cartoon"])
+        assert "12% of those of sketch" in first.message
+        assert "5% of those of cartoon" in second.message
+
+    def test_a_note_is_about_the_domains_that_a_figure_rests_on(self, evidence: Evidence) -> None:
+        known = [
+            Measurement({**one.facts, "seen_in_training": "yes" if one.domain == "sketch" else "no"}, one.table)
+            for one in evidence
+        ]
+        table = side_by_side(Evidence(known), ["photo"], ["sketch", "cartoon"])
+        assert table.figures()[0]["gap_seen_in_training"] == {"sketch": "yes", "cartoon": "no"}
+        _, *cells = table.to_table({}).rows[0].cells
+        assert ["seen in training" in str(cell) for cell in cells] == [True, True, False, False, False]
+
+    def test_nothing_certified_on_sources_and_one_target(self) -> None:
+        parts = [
+            certified(domain, 50, 0.6 if domain == "cartoon" else 0.1) for domain in ("photo", "sketch", "cartoon")
+        ]
+        found = certificate_findings(series_of_evidence(Evidence.concat(parts)), ["photo"], ["sketch", "cartoon"])
+        none, holds = found
+        assert (none.code, holds.code) == ("guarantee-none", "guarantee-holds")
+        assert "not one sample of sketch and of the domains it was trained on is right and certified" in none.message
+
+    def test_a_matrix_for_each_target(self) -> None:
+        parts = [
+            attacked(domain, right, eps) for domain, right in (("a", 80), ("b", 60), ("c", 40)) for eps in (0.1, 0.5)
+        ]
+        (matrix,) = matrices_of(Evidence.concat(parts), ["a"], ["b", "c"])
+        assert {role: values["m", 0.5] for role, values in matrix.values.items()} == {
+            "sources": 0.8,
+            "unseen: b": 0.6,
+            "unseen: c": 0.4,
+        }
+        assert [matrix.chart("matrix", role).name for role in matrix.values] == [
+            "matrix-sources",
+            "matrix-unseen-b",
+            "matrix-unseen-c",
+        ]
+
+    def test_every_target_must_meet_a_requirement(self, evidence: Evidence) -> None:
+        for text, met, domain in (("clean>=0.65", False, "cartoon"), ("attacked@0.5>=0.3", True, "sketch")):
+            outcome = Requirement.parse(text).judge(evidence, ["sketch", "cartoon"])
+            assert (outcome.met, outcome.domain) == (met, domain)
+
+
 def test_nothing_but_accuracy_has_no_verdict() -> None:
     assert verdict_of(Evidence.concat([rows("photo", "clean", 90)]), ["photo"], []) == []
 

@@ -35,6 +35,8 @@ __all__ = [
     "show_table",
 ]
 
+_COLUMN = 16
+"""Characters of a column of a table, at least, where there is room: those of an interval."""
 STYLES = {"pass": "green", "warn": "yellow", "fail": "bold red"}
 
 
@@ -98,7 +100,7 @@ def _show_page_table(table: Table) -> None:
             for place, cell in enumerate(row.cells)
         ]
         shown.add_row(*cells)
-    _console().print(shown)
+    _console(_COLUMN * len(table.headings)).print(shown)
 
 
 def show_costs(cost: StudyCost, as_json: bool) -> None:
@@ -164,14 +166,15 @@ def say(text: str, style: str = "") -> None:
     console.print(Text(text, style), soft_wrap=not console.is_terminal)
 
 
-def _console() -> Any:
+def _console(width: int = 120) -> Any:
+    """The terminal, or in a log one of at least this width."""
     import shutil
 
     from rich.console import Console
 
     console = Console()
     # in a log there is no terminal to fit; a table that is cut to 80 columns is no use there
-    return console if console.is_terminal else Console(width=max(120, shutil.get_terminal_size().columns))
+    return console if console.is_terminal else Console(width=max(120, width, shutil.get_terminal_size().columns))
 
 
 def duration(seconds: float) -> str:

@@ -282,12 +282,13 @@ class Domains:
         return self.without([name]), target
 
     def without(self, names: Sequence[str]) -> Domains:
-        """All other domains than the named ones."""
-        others = [domain for domain in self if domain.name not in names]
+        """All domains but the named ones."""
+        left_out = [self[name] for name in names]
+        others = [domain for domain in self if domain not in left_out]
         if not others:
-            has = "one domain only" if len(self) == 1 else f"{len(self)} domains only"
-            those = f"{', '.join(map(repr, self.names))}; leaving {'it' if len(self) == 1 else 'all'} out"
-            raise UsageError(f"{self.name!r} has {has}, {those} leaves nothing to train on")
+            has = f"one domain only, {self.names[0]!r}; leaving it out"
+            has = has if len(self) == 1 else f"no domain besides {', '.join(self.names)}; leaving all of them out"
+            raise UsageError(f"{self.name!r} has {has} leaves nothing to train on")
         return Domains(self.name, others)
 
 

@@ -154,13 +154,13 @@ def domain_columns(sources: Sequence[str], targets: Sequence[str]) -> list[Colum
 
 def domain_headings(columns: Sequence[Column], targets: Sequence[str], counts: Mapping[str, int]) -> list[Heading]:
     """The heads of `domain_columns`; `counts` are the samples of each domain."""
-    several = len(targets) > 1
     headings = []
     for column in columns:
         name, unseen = column.domain, column.domain in targets
         if column.gap:
-            of = f" on {name}" if several else ""
-            headings.append(Heading("gap", ("points lost", of.strip()), f"gap{of} in points"))
+            lost = Heading("gap", ("points lost",), "gap in points")
+            one_of_several = Heading("gap", ("points lost", f"on {name}"), f"gap on {name} in points")
+            headings.append(one_of_several if len(targets) > 1 else lost)
         else:
             below = ("unseen" if unseen else "source", *([f"n = {counts[name]}"] if name in counts else []))
             headings.append(Heading(name, below, domain_heading(name, targets), tint=unseen))

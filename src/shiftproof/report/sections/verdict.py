@@ -95,7 +95,7 @@ def _sentences(
 
 
 def _place(there: Sequence[str], targets: Sequence[str]) -> str:
-    """The domains that a sentence is about; of several targets it is about the worst."""
+    """The domains that a sentence is about; of several targets it is about the worst, between commas."""
     names = ", ".join(there)
     return f"{names}, the worst of {len(targets)} targets," if len(targets) > 1 else names
 
@@ -192,7 +192,7 @@ def _corruption(evidence: Evidence, sources: Sequence[str], targets: Sequence[st
     corrupted = [one for one in corrupted_of(evidence) if one.domain in (targets or sources)]
     corrupted = sorted(corrupted, key=lambda one: one.mean)[:1] if targets else corrupted
     if corrupted:
-        where = _place([corrupted[0].domain] if targets else sources, targets)
+        where = _place([corrupted[0].domain] if targets else sources, targets).removesuffix(",")
         means = {name: float(np.mean([one.of(name) for one in corrupted])) for name in corrupted[0].names}
         worst = min(means, key=lambda name: means[name])
         mean = float(np.mean([one.mean for one in corrupted]))
