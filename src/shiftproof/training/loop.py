@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from shiftproof.domains import Domain, Domains, train_part
 from shiftproof.errors import TrainingError
 from shiftproof.execution import Mode, as_path, check_progress, progress_bar
+from shiftproof.models.records import earlier_phase, set_record
 from shiftproof.objectives import Objective, Recipe
 from shiftproof.objectives.erm import ERM
 from shiftproof.objectives.objective import Selection
@@ -65,6 +66,7 @@ def train(
     checkpoint = None if checkpoint is None else as_path("checkpoint", checkpoint)
     domains = checked_sources(model, sources)
     check_kind(objective, domains)
+    before = earlier_phase(model)
     run_on = find_device(device)
     layout = choose_layout(model.to(run_on), next(iter(domains)).take(np.array([0]))[0])
     validation = Validation.of(domains, recipe, rule, objective, seed, model, layout)
@@ -105,7 +107,9 @@ def train(
     model.eval()
     with math_threads(state.threads):
         selected = _selected(state, model, validation)
-    return Fit(model, state.history, selected, recipe, seed, state.threads, clock.seconds(), last)
+    fit = Fit(model, state.history, selected, recipe, seed, state.threads, clock.seconds(), last)
+    set_record(model, fit.describe(domains, objective, before))
+    return fit
 
 
 def _step(
