@@ -110,8 +110,9 @@ def prepare_study(study: Study, progress: Mode = "off") -> Prepared:
     else:
         data, found = read_data(data, progress)
     for spec in study.models.values():
-        if spec.train:
-            check_kind(spec.objective, data.sources)
+        for trained in (spec, spec.pretrain) if spec.train else ():
+            if trained is not None:
+                check_kind(trained.objective, data.sources)
     models = {name: source.load(data.sources).eval() for name, source in as_they_are.items()}
     _check_probes(study, data, models)
     found += data_findings(data)
