@@ -9,10 +9,14 @@ import pytest
 import torch
 from conftest import needs_data
 
+from shiftproof.certification.plain_votes import standard_noise
 from shiftproof.domains import DOMAINS, Domain, Domains, held_out, load_domains
 from shiftproof.domains.splits import parts
 from shiftproof.domains.texts import TextInputs, text_domain, texts_of
 from shiftproof.errors import ConformanceError, DataError, DataNotFound, UsageError
+from shiftproof.perturbations.noise import WordDeletion
+from shiftproof.perturbations.text import decode
+from shiftproof.rng import numpy_generator
 from shiftproof.testing import check_domains
 
 
@@ -195,3 +199,23 @@ def test_pairs_may_be_lists_and_texts_of_numpy_are_texts() -> None:
     domain = text_domain("d", [["a", " b "], ("c", "d")], [0, 1], ["no", "yes"])
     assert texts_of(domain) == ["a\x1eb", "c\x1ed"]
     assert texts_of(text_domain("d", np.array(["a", "b"]), [0, 1], ["no", "yes"])) == ["a", "b"]  # type: ignore[arg-type]
+
+
+def test_the_width_of_rows_is_a_part_of_the_fingerprint() -> None:
+    """Coins of words are drawn by the row, so that votes differ with its width: what was measured is not the same."""
+
+    def domain(width: int) -> Domain:
+        return text_domain("d", ["so bad", "so good"], [0, 1], ["no", "yes"], width=width)
+
+    narrow, wide = domain(80), domain(120)
+    assert narrow.fingerprint == domain(80).fingerprint
+    assert narrow.fingerprint != wide.fingerprint
+    assert narrow.subset([0]).fingerprint != wide.subset([0]).fingerprint
+    noise = WordDeletion(0.5)
+    sizes = [noise.size(one.shape) for one in (narrow, wide)]
+    drawn = [standard_noise(noise.law, size, 64, numpy_generator(0, "test")) for size in sizes]
+    kept = [
+        decode(noise.apply(one.take([1])[0].expand(64, -1), torch.from_numpy(coins)))
+        for one, coins in zip((narrow, wide), drawn, strict=True)
+    ]
+    assert kept[0] != kept[1]

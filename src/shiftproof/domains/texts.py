@@ -34,7 +34,7 @@ class TextInputs:
     def __init__(self, texts: Sequence[str], width: int | None = None) -> None:
         self._contents = [text.encode() for text in texts]
         longest = max(map(len, self._contents), default=0)
-        self._width = longest + ROOM if width is None else width
+        self._width = longest + ROOM if width is None else int(width)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -42,7 +42,8 @@ class TextInputs:
 
     @cached_property
     def fingerprint(self) -> str:
-        digest = hashlib.blake2b(b"text", digest_size=16)
+        # the width has a say: coins are drawn for a row, and edited or corrupted texts must fit into it
+        digest = hashlib.blake2b(b"text" + self._width.to_bytes(8, "little"), digest_size=16)
         for content in self._contents:
             digest.update(len(content).to_bytes(8, "little") + content)
         return digest.hexdigest()
