@@ -9,10 +9,14 @@ import pytest
 import torch
 from conftest import needs_data
 
+from shiftproof.certification.plain_votes import standard_noise
 from shiftproof.domains import DOMAINS, Domain, Domains, held_out, load_domains
 from shiftproof.domains.splits import parts
-from shiftproof.domains.texts import TextInputs, texts_of
-from shiftproof.errors import ConformanceError, DataError, DataNotFound
+from shiftproof.domains.texts import TextInputs, text_domain, texts_of
+from shiftproof.errors import ConformanceError, DataError, DataNotFound, UsageError
+from shiftproof.perturbations.noise import WordDeletion
+from shiftproof.perturbations.text import decode
+from shiftproof.rng import numpy_generator
 from shiftproof.testing import check_domains
 
 
@@ -162,3 +166,58 @@ def test_conformance_finds_texts_that_are_not_kept_as_text() -> None:
         domain = Domain.from_inputs("d", inputs, [0, 1] * 10, ["a", "b"])
         with pytest.raises(ConformanceError, match=sentence):
             check_domains(Domains("d", [domain]))
+
+
+@pytest.mark.parametrize(
+    ("texts", "sentence"),
+    [
+        (["fine", None], r"texts\[1\] of 'd' is None, which is NoneType, not text; each should be a text"),
+        ([0.5, "fine"], r"texts\[0\] of 'd' is 0.5, which is float, not text"),
+        (["fine", b"bytes"], r"texts\[1\] of 'd' is b'bytes', which is bytes, not text"),
+        ([["nested"], "fine"], r"texts\[0\] of 'd' is \['nested'\], which is list, not text"),
+        (["fine", ("a", "b", "c")], r"texts\[1\] of 'd' is \('a', 'b', 'c'\), which is tuple, not text"),
+        ([("a", "b"), ("a", None)], r"texts\[1\] of 'd' is None, which is NoneType, not text"),
+        (["fine", "half \ud83d"], r"texts\[1\] of 'd' holds half a character \(\\ud83d\)"),
+        ([("a", "\udc00"), "b"], r"texts\[0\] of 'd' holds half a character"),
+        ("one text", "texts of 'd' are 'one text'; they should be a list of texts"),
+        (None, "texts of 'd' are None; they should be a list"),
+        (7, "texts of 'd' are 7; they should be a list"),
+    ],
+)
+def test_what_is_no_text_is_a_sentence_that_names_the_row(texts: object, sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        text_domain("d", texts, [0, 1], ["no", "yes"])  # type: ignore[arg-type]
+
+
+def test_rows_that_are_too_narrow_for_a_text_are_refused() -> None:
+    with pytest.raises(DataError, match=r"texts\[1\] of 'd' has 8 bytes, but width is 7; leave width out"):
+        text_domain("d", ["so bad", "so  good!"], [0, 1], ["no", "yes"], width=7)
+    with pytest.raises(UsageError, match="the width is 0; it should be a whole number of at least 1"):
+        text_domain("d", ["", ""], [0, 1], ["no", "yes"], width=0)
+    assert text_domain("d", ["so bad", "so  good!"], [0, 1], ["no", "yes"], width=8).shape == (8,)
+
+
+def test_pairs_may_be_lists_and_texts_of_numpy_are_texts() -> None:
+    domain = text_domain("d", [["a", " b "], ("c", "d")], [0, 1], ["no", "yes"])
+    assert texts_of(domain) == ["a\x1eb", "c\x1ed"]
+    assert texts_of(text_domain("d", np.array(["a", "b"]), [0, 1], ["no", "yes"])) == ["a", "b"]  # type: ignore[arg-type]
+
+
+def test_the_width_of_rows_is_a_part_of_the_fingerprint() -> None:
+    """Coins of words are drawn by the row, so that votes differ with its width: what was measured is not the same."""
+
+    def domain(width: int) -> Domain:
+        return text_domain("d", ["so bad", "so good"], [0, 1], ["no", "yes"], width=width)
+
+    narrow, wide = domain(80), domain(120)
+    assert narrow.fingerprint == domain(80).fingerprint
+    assert narrow.fingerprint != wide.fingerprint
+    assert narrow.subset([0]).fingerprint != wide.subset([0]).fingerprint
+    noise = WordDeletion(0.5)
+    sizes = [noise.size(one.shape) for one in (narrow, wide)]
+    drawn = [standard_noise(noise.law, size, 64, numpy_generator(0, "test")) for size in sizes]
+    kept = [
+        decode(noise.apply(one.take([1])[0].expand(64, -1), torch.from_numpy(coins)))
+        for one, coins in zip((narrow, wide), drawn, strict=True)
+    ]
+    assert kept[0] != kept[1]

@@ -176,6 +176,14 @@ def test_samples_of_the_wrong_kind_get_a_sentence() -> None:
         corrupt(["a text"], "fog", 1)
     with pytest.raises(UsageError, match="one string; give a list"):
         corrupt("a text", "typos", 1)
+    for texts, sentence in {
+        ("fine", None): r"texts\[1\] is None, which is NoneType, not text; each of them should be a text",
+        (b"bytes",): r"texts\[0\] is b'bytes', which is bytes, not text",
+        ("fine", 7): r"texts\[1\] is 7, which is int, not text",
+        ("half \ud83d",): r"texts\[0\] holds half a character \(\\ud83d\)",
+    }.items():
+        with pytest.raises(UsageError, match=sentence):
+            corrupt(texts, "typos", 1)  # type: ignore[call-overload]
     with pytest.raises(UsageError, match="constants .cifar. are of corruptions of images"):
         corrupt(["a text"], "typos", 1, constants="cifar")
     with pytest.raises(UsageError, match="there are 2 ids for 1 texts; every text has one"):

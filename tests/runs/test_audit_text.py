@@ -36,7 +36,7 @@ def network() -> nn.Module:
     network = sp.build_model("text-cnn", sources, width=16, filters=16, vocabulary=512, seed=0)
     recipe = {"steps": 40, "batch": 32, "lr": 1e-2}
     return sp.train(
-        network, sources, sp.objectives.WordDeletion(0.5), recipe=recipe, seed=0, progress="off"
+        network, sources, sp.objectives.WordDeletion(0.8), recipe=recipe, seed=0, progress="off"
     ).model.eval()
 
 

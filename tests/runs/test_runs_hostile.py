@@ -125,6 +125,52 @@ def test_forged_answers_of_the_model_itself_are_found(run: Call) -> None:
     assert "clean-differs" in codes(run, "t")
 
 
+STUDY = """
+name: corrupted
+data: {data}
+target: e=0.9
+limit: 12
+models: {{m: {{model: {model}, objective: erm, training: {{steps: 5}}}}}}
+probes: [{{name: corrupt, corruptions: [{corruptions}], severities: [2, 5]}}]
+"""
+IMAGES = {"data": "colored-digits", "model": "{name: mlp, width: 8}", "corruptions": "gaussian-noise, fog"}
+TEXTS = {
+    "data": "signed-reviews",
+    "model": "{name: text-cnn, width: 8, filters: 8, vocabulary: 256}",
+    "corruptions": "typos, case",
+}
+
+
+@pytest.mark.parametrize("asked", [IMAGES, TEXTS], ids=["images", "texts"])
+def test_forged_answers_under_corruptions_are_found(run: Call, asked: dict[str, str]) -> None:
+    Path("study.yaml").write_text(STUDY.format(**asked))
+    assert run("run", "study.yaml", "--out", "s", "--workers", 1)[0] == 0
+    last = asked["corruptions"].split(", ")[1]
+
+    def all_right_at_worst(facts: dict[str, Any], columns: dict[str, list[Any]]) -> None:
+        if (facts["corruption"], facts["severity"]) == (last, 5):
+            columns["prediction"] = columns["label"]
+            columns["correct"] = [True] * len(columns["label"])
+
+    def called_another_severity(facts: dict[str, Any], columns: dict[str, list[Any]]) -> None:
+        if facts["corruption"] == last:
+            facts["severity"] = 2
+
+    assert codes(run, "s") == set()
+    for name, change, code in [
+        ("right", all_right_at_worst, "corrupt-differs"),
+        ("severity", called_another_severity, "rows-missing"),
+    ]:
+        shutil.copytree("s", name)
+        forge(name, "corrupt", change)
+        assert run("report", name)[0] == 0
+        exit_code, out, err = run("verify", name, "--seed", "1", "--json")
+        assert exit_code == 2, err
+        assert {one["code"] for one in json.loads(out)["findings"] if one["level"] == "fail"} == {code}
+        (finding,) = [one for one in json.loads(out)["findings"] if one["level"] == "fail"]
+        assert f"{last} 5" in finding["message"]
+
+
 def test_forged_survivors_of_an_attack_are_found(run: Call) -> None:
     assert run(*TRAIN, "--set", "training.steps=60", "--out", "t")[0] == 0
     asked = ["attack", "--data", "colored-digits", "--model", "file:t", "--domain", "e=0.1", "--workers", "1"]

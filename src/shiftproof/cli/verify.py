@@ -17,7 +17,7 @@ def command(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run, or of shiftproof certify.")],
     part: Annotated[
         int,
-        typer.Option("--part", min=1, help="Certificates of each model, domain and setting to ask again and attack."),
+        typer.Option("--part", min=1, help="Samples of each model, domain and setting to ask again and attack."),
     ] = 24,
     seed: Annotated[
         int | None,
@@ -35,10 +35,10 @@ def command(
     """Try to break what a run certifies; exit 2 if anything is broken.
 
     Derives every radius again from its record, asks the model itself for a random part of the votes, with fresh noise
-    and with the noise that certified, attacks inside certified balls, and checks hashes of weights, data and evidence,
-    that certified classes are those measured elsewhere, and that guarantees, tables, drawings and logs say what the
-    evidence gives. Code that the folder names is not run, and no data is fetched, unless you repeat it or trust the
-    folder.
+    and with the noise that certified, attacks inside certified balls, repeats attacks and corruptions on a few samples,
+    and checks hashes of weights, data and evidence, that certified classes are those measured elsewhere, and that
+    guarantees, tables, drawings and logs say what the evidence gives. Code that the folder names is not run, and no
+    data is fetched, unless you repeat it or trust the folder.
     """
     import secrets
     from dataclasses import asdict

@@ -10,6 +10,7 @@ from typing import Any
 
 from shiftproof.domains.index import SPLITS, column_problems
 from shiftproof.domains.table_files import Records
+from shiftproof.perturbations.text import fault_of
 
 __all__ = ["TableIndex", "TableRow", "distinct_rows", "index_of_records"]
 
@@ -112,10 +113,8 @@ def _name(role: str, value: Any) -> str:
 
 
 def _encodable(role: str, value: str) -> str:
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise _Fault(f"the {role} holds half a character (\\u{ord(value[error.start]):04x})") from error
+    if fault := fault_of(value):
+        raise _Fault(f"the {role} {fault}")
     return value
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,9 @@ from torch import Tensor
 
 from shiftproof.domains.domain import Domain
 from shiftproof.domains.inputs import Inputs, SubsetInputs
-from shiftproof.perturbations.text import decode, plain, rows_of
+from shiftproof.errors import DataError
+from shiftproof.execution import check_count
+from shiftproof.perturbations.text import decode, fault_of, plain, rows_of
 from shiftproof.types import IntArray
 
 __all__ = ["ROOM", "TextInputs", "text_domain", "texts_of"]
@@ -31,7 +34,7 @@ class TextInputs:
     def __init__(self, texts: Sequence[str], width: int | None = None) -> None:
         self._contents = [text.encode() for text in texts]
         longest = max(map(len, self._contents), default=0)
-        self._width = longest + ROOM if width is None else width
+        self._width = longest + ROOM if width is None else int(width)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -39,7 +42,8 @@ class TextInputs:
 
     @cached_property
     def fingerprint(self) -> str:
-        digest = hashlib.blake2b(b"text", digest_size=16)
+        # the width has a say: coins are drawn for a row, and edited or corrupted texts must fit into it
+        digest = hashlib.blake2b(b"text" + self._width.to_bytes(8, "little"), digest_size=16)
         for content in self._contents:
             digest.update(len(content).to_bytes(8, "little") + content)
         return digest.hexdigest()
@@ -74,8 +78,28 @@ def text_domain(
     >>> text_domain("reviews", ["so good", "not good"], [1, 0], ["negative", "positive"])
     Domain('reviews', 2 samples of text, 2 classes)
     """
-    kept = [plain(one) if isinstance(one, str) else plain(*one) for one in texts]
-    return Domain.from_inputs(name, TextInputs(kept, width), labels, classes, ids=ids, groups=groups, splits=splits)
+    inputs = TextInputs(_checked_texts(name, texts, width), width)
+    return Domain.from_inputs(name, inputs, labels, classes, ids=ids, groups=groups, splits=splits)
+
+
+def _checked_texts(name: str, texts: Any, width: int | None) -> list[str]:
+    """Texts in the way in which they are kept; DataError for what is none, or is too long for the rows."""
+    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+        raise DataError(f"texts of {name!r} are {texts!r:.60}; they should be a list of texts, such as ['so good']")
+    if width is not None:
+        check_count("the width", width)
+    kept = []
+    for row, one in enumerate(texts):
+        pair = isinstance(one, tuple | list) and len(one) == 2
+        for part in one if pair else [one]:
+            if fault := fault_of(part):
+                expected = "each should be a text (str), or a pair of two texts"
+                raise DataError(f"texts[{row}] of {name!r} {fault}; {expected}")
+        kept.append(plain(*one) if pair else plain(one))
+        size = len(kept[-1].encode())
+        if width is not None and size > width:
+            raise DataError(f"texts[{row}] of {name!r} has {size} bytes, but width is {width}; leave width out")
+    return kept
 
 
 def texts_of(domain: Domain, indices: Sequence[int] | IntArray | None = None) -> list[str]:

@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from shiftproof.errors import ModelError
 from shiftproof.execution import check_writable, write_atomically, write_json
 from shiftproof.execution.archives import DAMAGED_ZIP, read_member, unpacked_size
+from shiftproof.models.hashes import file_hash, fingerprint, weight_bytes
+from shiftproof.models.records import record_of
 from shiftproof.models.split import origin_of
 
 __all__ = ["file_hash", "fingerprint", "load_weights", "read_weights", "save_model", "weight_bytes"]
@@ -31,7 +33,8 @@ MOST_UNPACKED = 20
 def save_model(model: nn.Module, path: Path | str, card: dict[str, Any] | None = None) -> None:
     """Write `path` (.safetensors) and the JSON beside it, which holds `card`, the architecture and the weights' hash.
 
-    The JSON is written last: a model is there when its JSON is.
+    Without a `card` it is the record that the model carries, of its training by `sp.train` or of the file that it was
+    read from. The JSON is written last: a model is there when its JSON is.
     """
     path = Path(path)
     if path.suffix == ".json":
@@ -41,6 +44,7 @@ def save_model(model: nn.Module, path: Path | str, card: dict[str, Any] | None =
     content = weight_bytes(model)
     origin = origin_of(model)
     record = {
+        **(record_of(model) if card is None else {}),
         "format": "shiftproof-model/1",
         "architecture": None if origin is None else origin.as_dict(),
         **(card or {}),
@@ -50,25 +54,6 @@ def save_model(model: nn.Module, path: Path | str, card: dict[str, Any] | None =
     path.with_suffix(".json").unlink(missing_ok=True)
     write_atomically(path, content)
     write_json(path.with_suffix(".json"), record)
-
-
-def weight_bytes(model: nn.Module) -> bytes:
-    """The model's state as a safetensors file."""
-    state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
-    return bytes(safetensors.torch.save(state))
-
-
-def fingerprint(model: nn.Module) -> str:
-    """A hash of all weights and buffers."""
-    return hashlib.sha256(weight_bytes(model)).hexdigest()
-
-
-def file_hash(path: Path) -> str:
-    """The sha256 of a file's content."""
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise ModelError(f"can't read the model file {path}: {error.strerror or error}") from error
 
 
 def read_weights(path: Path, sha256: str | None = None, key: str | None = None) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ from shiftproof.catalogue import checked_options, options_of
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ModelError, ShiftproofError, UnknownName, UsageError
 from shiftproof.execution import read_json
-from shiftproof.models.files import load_weights, read_weights
+from shiftproof.models.files import file_hash, load_weights, read_weights
 from shiftproof.models.heads import Head
 from shiftproof.models.huggingface import (
     HuggingFaceBlueprint,
@@ -26,11 +26,12 @@ from shiftproof.models.huggingface import (
     is_classifier,
 )
 from shiftproof.models.networks.architecture import MODELS, NetworkBlueprint, build_model, split_options
+from shiftproof.models.records import set_record
 from shiftproof.models.split import Origin, SplitModel, set_origin
 from shiftproof.models.timm import TimmBlueprint, build_timm, has_new_head, timm_options
 from shiftproof.rng import seeded_globals
 
-__all__ = ["check_options", "check_trained", "load_model", "model_path", "read_card", "starts_by_chance"]
+__all__ = ["card_of", "check_options", "check_trained", "load_model", "model_path", "read_card", "starts_by_chance"]
 
 
 def load_model(spec: str, domains: Domains | Domain | None = None, *, seed: int = 0, **options: Any) -> nn.Module:
@@ -40,7 +41,8 @@ def load_model(spec: str, domains: Domains | Domain | None = None, *, seed: int 
     - ``file:model.safetensors``: a saved one, with the JSON beside it; nothing in either is executed. Weights without
       that JSON are loaded into ``architecture="cnn"`` (with its options) or ``architecture="python:..."``; of a
       checkpoint with several parts, ``key="model"`` says which are the weights. Options of `Head`, such as
-      ``head="free"``, keep its encoder and put a fresh head on it, for the classes and the image size of `domains`;
+      ``head="free"``, keep its encoder and put a fresh head on it, for the classes and the image size of `domains`.
+      What the JSON says of its training goes with the model, so that `sp.audit` measures what it was not trained on;
     - ``timm:resnet18``: a network of the timm library for `domains`, with its normalisation inside. With
       ``pretrained=True`` it has published weights, and its own last layer unless options of `Head` ask for a new one;
     - ``hf:bert-folder``: a model of the transformers library for text, from a folder that save_pretrained wrote, or a
@@ -153,6 +155,14 @@ def read_card(path: Path) -> dict[str, Any]:
         raise ModelError(f"{path.with_suffix('.json')} does not describe a shiftproof model: see {where!r}") from error
 
 
+def card_of(path: Path) -> dict[str, Any]:
+    """The record beside a model file; nothing if there is none, or if it was written for other weights."""
+    if not path.with_suffix(".json").is_file():
+        return {}
+    card = read_card(path)
+    return card if card["weights"].get("sha256") in (None, file_hash(path)) else {}
+
+
 def _without_head(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options of a head, and all others."""
     head = {option: value for option, value in options.items() if option in options_of(Head)}
@@ -176,7 +186,11 @@ def _from_file(path: Path, domains: Domains | Domain | None, seed: int, options:
     else:
         model = _rebuild(path, card, None if head else domains)
     load_weights(model, tensors, path)
-    return (_with_new_head(model, path, domains, seed, head) if head else model).eval()
+    if head:
+        return _with_new_head(model, path, domains, seed, head).eval()
+    if known := card_of(path):
+        set_record(model, known)
+    return model.eval()
 
 
 def _with_head_of(model: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

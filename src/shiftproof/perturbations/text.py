@@ -14,7 +14,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["BETWEEN", "SPACE", "decode", "encode", "joined", "parts_of", "plain", "rows_of", "words_of"]
+__all__ = [
+    "BETWEEN",
+    "SPACE",
+    "decode",
+    "encode",
+    "fault_of",
+    "joined",
+    "parts_of",
+    "plain",
+    "rows_of",
+    "words_of",
+]
 
 SPACE = 0x20
 BETWEEN = 0x1E
@@ -30,6 +41,21 @@ def plain(text: str, second: str | None = None) -> str:
     """
     words = " ".join(text.translate(_NEVER).split())
     return words if second is None else f"{words}{chr(BETWEEN)}{plain(second)}"
+
+
+def fault_of(value: object) -> str | None:
+    """Why a value is no text that can be kept, as the end of a sentence; None if it is one.
+
+    >>> fault_of("fine"), fault_of(b"fine")
+    (None, "is b'fine', which is bytes, not text")
+    """
+    if not isinstance(value, str):
+        return f"is {value!r:.60}, which is {type(value).__name__}, not text"
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        return f"holds half a character (\\u{ord(value[error.start]):04x})"
+    return None
 
 
 def parts_of(text: str) -> list[str]:

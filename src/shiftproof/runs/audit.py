@@ -80,9 +80,11 @@ def audit(
     """Measure a model of yours on its training domains and where it is shipped to: clean, attacked, corrupted and
     certified, on the same samples.
 
-    Nobody knows which samples of the sources the model was trained on, so that all are measured and marked; for one
-    that `sp.train` has trained, `split="held-out"` takes those that it was not. The same call continues one that was
-    stopped.
+    A model that `sp.load_model` read from a file with its record, or that `sp.train` has trained, is measured on the
+    samples that it was not trained on, as on the command line. The record holds for these weights and for copies of
+    the model; of one whose weights were changed since, that is wrapped, or that comes from elsewhere, nobody knows what
+    it has seen: all samples are measured and marked, unless `split` says which. Domains are known by their content, or
+    by the names of a data set that `sp.load_domains` gave. The same call continues an audit that was stopped.
 
     Args:
         target: The domain that it is shipped to, or several; each has its own gap in the report.
@@ -112,7 +114,7 @@ def audit(
     known = sources if isinstance(sources, Domains) else Domains(sources.name, [sources])
     unseen = [one.name for one in targets]
     check_targets(unseen, known.names)
-    places = Domains("given", [*known, *targets])
+    places = Domains(known.name, [*known, *targets])
     options = {"limit": limit, "budget": budget, "seed": seed, "sample_seed": sample_seed, "split": split}
     study = audit_study(places, ModelSource.make(model), name, known.names, unseen, options)
     # in eval mode for this, and as it was after it

@@ -15,6 +15,7 @@ from shiftproof.errors import DataError
 from shiftproof.probes import Probe
 from shiftproof.runs.names import check_targets
 from shiftproof.runs.seen import seen_domains, was_trained_on
+from shiftproof.runs.sources import name_in_records
 from shiftproof.runs.spec import Study
 from shiftproof.types import Finding
 
@@ -131,7 +132,7 @@ def calibration_domains(study: Study, cards: Sequence[Mapping[str, Any]] = ()) -
     """
     if study.calibration is not None or study.trains or not any(probe.calibrates for probe in study.probes):
         return list(study.calibration or ())
-    return sorted({name for card in cards for name in seen_domains(card, study.data.source)})
+    return sorted({name for card in cards for name in seen_domains(card, name_in_records(study.data))})
 
 
 def calibration_pool(domains: Domains, card: Mapping[str, Any]) -> Domains | None:
@@ -148,7 +149,7 @@ def _parts(study: Study, data: StudyData, cards: Sequence[Mapping[str, Any]]) ->
     return {
         domain.name: "held-out"
         if study.split is None and domain.name in shaping
-        else measured_part(cards, study.data.source, domain, study.split)
+        else measured_part(cards, name_in_records(study.data), domain, study.split)
         for domain in data.domains
     }
 

@@ -18,6 +18,7 @@ from shiftproof.execution import Mode
 from shiftproof.models import load_model, read_card, save_model
 from shiftproof.models.files import file_hash, load_weights, read_weights
 from shiftproof.models.load import model_path, starts_by_chance
+from shiftproof.models.records import PHASE, record_of
 from shiftproof.objectives.objective import Outcome
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.environment import environment
@@ -92,7 +93,9 @@ def train_to_file(
         label=label,
         **running,
     )
-    initial = _initial(start, None if before is None else path.parent)
+    # a module was trained in place, and knows what it was before
+    known = record_of(fit.model).get("initial")
+    initial = known if start.module is not None else _initial(start, None if before is None else path.parent)
     card = {**_card(fit, sources, request), "initial": initial, "request": digest(request)}
     save_model(fit.model.cpu(), path, card)
     checkpoint.unlink(missing_ok=True)
@@ -168,7 +171,8 @@ def _initial(source: ModelSource, beside: Path | None) -> dict[str, Any] | None:
     """Where a model that started from a file comes from: the file, seen from `beside`, what it was trained on."""
     if not source.name.startswith("file:"):
         return None
-    record = {key: source.card.get(key) for key in ("data", "sources", "objective", "recipe", "seed", "initial")}
+    card = source.card
+    record = {key: card.get(key) for key in PHASE}
     name = source.name if beside is None else f"file:{os.path.relpath(model_path(source.name), beside)}"
     return {**source.identity(), "name": name, **record}
 

@@ -22,6 +22,7 @@ from shiftproof.runs.identity import digest, study_identity
 from shiftproof.runs.inspect import model_findings, read_data
 from shiftproof.runs.pretraining import untrained
 from shiftproof.runs.seen import seen_targets
+from shiftproof.runs.sources import name_in_records
 from shiftproof.runs.spec import Study
 from shiftproof.training.checks import check_kind
 from shiftproof.types import Finding
@@ -111,13 +112,14 @@ def prepare_study(study: Study, progress: Mode = "off") -> Prepared:
     else:
         data, found = read_data(data, progress)
     for spec in study.models.values():
-        if spec.train:
-            check_kind(spec.objective, data.sources)
+        for trained in (spec, spec.pretrain) if spec.train else ():
+            if trained is not None:
+                check_kind(trained.objective, data.sources)
     models = {name: source.load(data.sources).eval() for name, source in as_they_are.items()}
     _check_probes(study, data, models)
     found += data_findings(data)
     for name, card in cards.items():
-        found += seen_targets(name, card, study.data.source, data.targets)
+        found += seen_targets(name, card, name_in_records(study.data), data.targets)
     found += model_findings(models, data)
     return Prepared(study, data, models, cards, tuple(found))
 

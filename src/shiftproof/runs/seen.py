@@ -8,6 +8,7 @@ from typing import Any
 
 from shiftproof.domains import Domain
 from shiftproof.domains.registry import LOCAL
+from shiftproof.runs.sources import GIVEN
 from shiftproof.types import Finding
 
 __all__ = ["seen_domains", "seen_in_training", "seen_targets", "was_trained_on"]
@@ -15,12 +16,7 @@ __all__ = ["seen_domains", "seen_in_training", "seen_targets", "was_trained_on"]
 
 def seen_domains(card: Mapping[str, Any], data: str) -> set[str]:
     """Domains of the data set called `data` on which a model was trained, or one that it started from."""
-    return {
-        name
-        for record in _phases(card)
-        if _place((record.get("data") or {}).get("name")) == _place(data)
-        for name in record.get("sources") or ()
-    }
+    return {name for record in _phases(card) if _same_data(record, data) for name in record.get("sources") or ()}
 
 
 def seen_targets(name: str, card: dict[str, Any], data: str, targets: Sequence[Domain]) -> list[Finding]:
@@ -47,7 +43,7 @@ def seen_in_training(card: Mapping[str, Any], data: str, domain: Domain, part: s
         return "yes"
     phases = list(_phases(card))
     complete = bool(phases) and all(record.get("sources") for record in phases)
-    here = any(_place((record.get("data") or {}).get("name")) == _place(data) for record in phases)
+    here = any(_same_data(record, data) for record in phases)
     return "no" if complete and (trained or here) else "unknown"
 
 
@@ -56,6 +52,11 @@ def _phases(card: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     while record:
         yield record
         record = record.get("initial")
+
+
+def _same_data(record: Mapping[str, Any], data: str) -> bool:
+    """Whether a record names this data; what was handed over has no name by which two could be told apart."""
+    return data != GIVEN and _place((record.get("data") or {}).get("name")) == _place(data)
 
 
 def _place(data: str | None) -> str | None:

@@ -11,15 +11,16 @@ from torch import nn
 
 from shiftproof.catalogue import to_plain
 from shiftproof.domains import DataSet, Domain, Domains
-from shiftproof.domains.registry import data_set
+from shiftproof.domains.registry import DOMAINS, PREFIXED, data_set
 from shiftproof.errors import UsageError
-from shiftproof.models import MODELS, load_model, read_card
+from shiftproof.models import MODELS, load_model
 from shiftproof.models.files import file_hash
-from shiftproof.models.load import check_options, check_trained, model_path
+from shiftproof.models.load import card_of, check_options, check_trained, model_path
 from shiftproof.models.networks.architecture import split_options
 from shiftproof.models.outputs import check_copyable
+from shiftproof.models.records import record_of
 
-__all__ = ["GIVEN", "HandedOver", "ModelSource", "as_data"]
+__all__ = ["GIVEN", "HandedOver", "ModelSource", "as_data", "name_in_records"]
 
 GIVEN = "given"
 """The name of data, or of a model, that was handed over in Python and that no name would find again."""
@@ -60,11 +61,23 @@ def as_data(value: Any) -> DataSet:
     return HandedOver() if name == GIVEN else data_set(name, options)
 
 
+def name_in_records(data: DataSet) -> str:
+    """What the records of models call this data: of what was handed over, the name under which it was loaded, if any.
+
+    Data of somebody's own has a name that others may have, too: there only the content tells.
+    """
+    if not isinstance(data, HandedOver) or data.domains is None:
+        return data.source
+    name: str = data.domains.name
+    kind, colon, _ = name.partition(":")
+    return name if (name in DOMAINS and not colon) or (colon and kind in PREFIXED) else GIVEN
+
+
 @dataclass(frozen=True)
 class ModelSource:
     """A model by name (mlp, file:PATH, hf:PATH, timm:NAME, ...) with its options, or one that was handed over.
 
-    `known` is what is known of a model that was handed over: the record that a file would have beside it.
+    `known` is what is known of a model that was handed over, if it is not what the model itself carries.
     """
 
     name: str
@@ -112,9 +125,10 @@ class ModelSource:
 
     @property
     def card(self) -> dict[str, Any]:
-        """The record beside a model's file; what is known of one that was handed over; else nothing."""
-        path = model_path(self.name) if self.name.startswith("file:") else None
-        return read_card(path) if path is not None and path.with_suffix(".json").is_file() else dict(self.known)
+        """The record beside a model's file, or of one that was handed over; nothing if it is of other weights."""
+        if self.name.startswith("file:"):
+            return card_of(model_path(self.name))
+        return dict(self.known) or ({} if self.module is None else record_of(self.module))
 
     def load(self, domains: Domains, seed: int = 0) -> nn.Module:
         """The model, for the shape and classes of the data."""

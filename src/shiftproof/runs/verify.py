@@ -30,7 +30,7 @@ from shiftproof.runs.run import Run, open_run
 from shiftproof.runs.spec import Member
 from shiftproof.runs.trust import Trust
 from shiftproof.runs.verification import Case, verify
-from shiftproof.runs.verification.measured import attacked_again, clean_again
+from shiftproof.runs.verification.measured import attacked_again, clean_again, corrupted_again
 from shiftproof.runs.verify_record import check_hashes, check_run_json, check_seal
 from shiftproof.runs.verify_texts import check_report
 from shiftproof.types import Finding
@@ -44,8 +44,9 @@ NOTHING = Trust()
 def verify_folder(folder: Path, *, seed: int, part: int = 24, trust: Trust = NOTHING) -> Iterator[Finding]:
     """Findings on what is in the folder of a run, as they are made.
 
-    `part` certificates of every model, domain and setting are asked again and attacked. Code that the folder names is
-    run, and data of the hub fetched, only as far as the user says so himself: `trust`.
+    `part` certificates of every model, domain and setting are asked again and attacked, and as many answers under
+    every corruption computed again. Code that the folder names is run, and data of the hub fetched, only as far as the
+    user says so himself: `trust`.
     """
     if (folder / "run.json").is_file():
         try:
@@ -107,6 +108,7 @@ def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
     yield from _files(run, data, models)
     yield from clean_again(run, data, models)
     yield from attacked_again(run, data, models, seed, part)
+    yield from corrupted_again(run, data, models, seed, part)
     yield from order_findings(run.evidence)
     if run.evidence.rows:
         yield from _shown(run, data.measured)

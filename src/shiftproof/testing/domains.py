@@ -31,7 +31,7 @@ def check_domains(domains: Domains) -> None:
         require(torch.equal(domain.take(indices)[0], inputs), f"{where} gives other inputs when read again")
         first, label = domain[int(indices[-1])]
         require(
-            torch.equal(first, inputs[-1]) and labels.new_tensor(label) == labels[-1],
+            torch.equal(first, inputs[-1]) and bool(labels.new_tensor(label) == labels[-1]),
             f"{where}: domain[i] and take([i]) differ",
         )
         reversed_inputs = domain.take(indices[::-1].copy())[0]

@@ -15,6 +15,10 @@ from shiftproof.models.outputs import logits_of
 from shiftproof.models.text.encoder import check_takes
 from shiftproof.objectives import OBJECTIVES, Objective, Recipe
 from shiftproof.objectives.objective import Selection
+from shiftproof.perturbations.deformation import Deformation
+from shiftproof.perturbations.edits import Edits
+from shiftproof.perturbations.embedding import EmbeddingThreat
+from shiftproof.perturbations.threat import Threat
 from shiftproof.rng import checked_seed
 
 __all__ = ["check_arguments", "check_kind", "checked_sources", "identity_of"]
@@ -34,7 +38,7 @@ def check_arguments(model: object, objective: object, seed: object, recipe: obje
 
 
 def check_kind(objective: Objective, domains: Domains) -> None:
-    """Refuse an objective that is not for the kind of data, or of labels, there is."""
+    """Refuse an objective that is not for the kind of data, or of labels, there is, or whose threat is not."""
     if domains.is_regression and not objective.regression:
         able = ", ".join(entry.name for entry in OBJECTIVES if entry.cls.regression)
         raise UsageError(
@@ -44,6 +48,17 @@ def check_kind(objective: Objective, domains: Domains) -> None:
     if objective.kind not in (None, domains.kind):
         seen = f"{domains.name!r} holds {domains.kind} data"
         raise UsageError(f"the objective {objective.name} is for {objective.kind} data, and {seen}")
+    threat = None if objective.attack is None else objective.attack.threat
+    if domains.kind == "text" and isinstance(threat, Threat | Deformation):
+        what, seen, other = "a change of pixels", "text", "embedding-l2:1.0"
+    elif domains.kind == "image" and isinstance(threat, Edits | EmbeddingThreat):
+        what, seen, other = "a change of text", "images", "linf:8/255"
+    else:
+        return
+    raise UsageError(
+        f"{threat} is {what}, but {domains.name!r} holds {seen}: give the objective {objective.name} a threat such as "
+        f"{other} (--set objective.threat={other})"
+    )
 
 
 def checked_sources(model: nn.Module, sources: Any) -> Domains:

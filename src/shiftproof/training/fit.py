@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
 
-from shiftproof.objectives import Recipe
+from shiftproof.domains import Domains
+from shiftproof.objectives import Objective, Recipe
 
 __all__ = ["Fit", "Selected"]
 
@@ -33,9 +34,10 @@ class Selected:
 class Fit:
     """A trained model with the record of how it came about.
 
-    `model` holds the selected weights, in eval mode; `last` the state of the last step. `history` has a row for each
-    evaluation: step, mean training loss (and its named parts) since the row before, validation accuracy of every
-    source domain under what selects: the objective's attack, its noise, or nothing.
+    `model` holds the selected weights, in eval mode, and carries what it was trained on, which `sp.audit` looks at and
+    `sp.save_model` writes; `last` is the state of the last step. `history` has a row for each evaluation: step, mean
+    training loss (and its named parts) since the row before, validation accuracy of every source domain under what
+    selects: the objective's attack, its noise, or nothing.
     """
 
     model: nn.Module
@@ -46,3 +48,17 @@ class Fit:
     threads: int
     seconds: float
     last: dict[str, Tensor] = field(repr=False)
+
+    def describe(self, sources: Domains, objective: Objective, initial: dict[str, Any] | None) -> dict[str, Any]:
+        """The record of the model, as it lies beside its file; `initial` is what it was before."""
+        return {
+            "data": {"name": sources.name},
+            "sources": sorted(sources.names),
+            "objective": objective.to_config(),
+            "recipe": asdict(self.recipe),
+            "selection": asdict(self.selected),
+            "seed": self.seed,
+            "threads": self.threads,
+            "fingerprints": {domain.name: domain.fingerprint for domain in sources},
+            "initial": initial,
+        }

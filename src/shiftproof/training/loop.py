@@ -16,6 +16,7 @@ from shiftproof.domains import Domain, Domains, train_part
 from shiftproof.domains.splits import first_samples
 from shiftproof.errors import TrainingError
 from shiftproof.execution import Mode, as_path, check_progress, progress_bar
+from shiftproof.models.records import earlier_phase, set_record
 from shiftproof.objectives import Objective, Recipe
 from shiftproof.objectives.erm import ERM
 from shiftproof.objectives.objective import Selection
@@ -68,6 +69,7 @@ def train(
     check_kind(objective, domains)
     rule = selection or usual_rule(objective, domains)
     figure = "r {:.3f}".format if domains.is_regression else "{:.1%}".format
+    before = earlier_phase(model)
     run_on = find_device(device)
     layout = choose_layout(model.to(run_on), next(iter(domains)).take(np.array([0]))[0])
     validation = Validation.of(domains, recipe, rule, objective, seed, model, layout)
@@ -109,7 +111,9 @@ def train(
     model.eval()
     with math_threads(state.threads):
         selected = _selected(state, model, validation)
-    return Fit(model, state.history, selected, recipe, seed, state.threads, clock.seconds(), last)
+    fit = Fit(model, state.history, selected, recipe, seed, state.threads, clock.seconds(), last)
+    set_record(model, fit.describe(domains, objective, before))
+    return fit
 
 
 def _step(

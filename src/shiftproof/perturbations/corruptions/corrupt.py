@@ -14,7 +14,7 @@ from torch import Tensor
 from shiftproof.errors import UsageError
 from shiftproof.perturbations.corruptions.corruption import CORRUPTIONS, Constants, Corruption
 from shiftproof.perturbations.corruptions.draws import draw_words
-from shiftproof.perturbations.text import decode, encode, parts_of, plain
+from shiftproof.perturbations.text import decode, encode, fault_of, parts_of, plain
 from shiftproof.rng import checked_seed, derive
 
 __all__ = ["check_kind", "corrupt"]
@@ -59,7 +59,9 @@ def corrupt(
     """
     if isinstance(samples, str):
         raise UsageError("the texts are one string; give a list of them, such as ['It was good.']")
-    if isinstance(samples, Sequence) and all(isinstance(one, str) for one in samples):
+    if isinstance(samples, Sequence) and (not samples or any(isinstance(one, str | bytes | None) for one in samples)):
+        if wrong := next(((row, fault) for row, one in enumerate(samples) if (fault := fault_of(one))), None):
+            raise UsageError(f"texts[{wrong[0]}] {wrong[1]}; each of them should be a text (str)")
         texts = [plain(*parts_of(text)) for text in samples]
         rows = encode(texts, _GROWTH * max((len(text.encode()) for text in texts), default=0) + _ROOM)
         return decode(corrupt(rows, corruption, severity, seed=seed, ids=ids, constants=constants))

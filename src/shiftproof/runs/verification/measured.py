@@ -1,4 +1,4 @@
-"""What was measured without a certificate, measured again: clean answers of all samples, attacks on a few."""
+"""What was measured without a certificate, measured again: clean answers of all samples, others of a few."""
 
 from __future__ import annotations
 
@@ -6,24 +6,27 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from shiftproof.attacks.victim import frozen
 from shiftproof.models.outputs import logits_of
+from shiftproof.perturbations.corruptions import constants_for, corrupt
 from shiftproof.probes.attack import Attack
 from shiftproof.probes.clean import Clean
+from shiftproof.probes.corrupt import Corrupt
 from shiftproof.probes.score import Score
 from shiftproof.rng import numpy_generator
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.engine import probe_seed
 from shiftproof.runs.run import Run
 from shiftproof.runs.spec import Member
-from shiftproof.types import Finding
+from shiftproof.types import Finding, IntArray
 
-__all__ = ["attacked_again", "clean_again"]
+__all__ = ["attacked_again", "clean_again", "corrupted_again"]
 
-_TIE = 1e-3
-"""Of the usual lead: below this, another machine may round an answer to the other side."""
+_TIE, _CORRUPTED_TIE = 1e-3, 1e-2
+"""Of the usual lead: below this, another machine may round an answer to the other side, or a corrupted sample."""
 _MOST, _ALLOWED = 8, 0.25
 """Samples of each attack and domain that are attacked again, and the part of them that rounding may make differ."""
 
@@ -40,10 +43,8 @@ def clean_again(run: Run, data: StudyData, models: Mapping[Member, nn.Module]) -
             for rows in run.evidence.where(probe="clean", **same):
                 if rows["id"].tolist() != domain.ids.tolist():
                     continue
-                logits = torch.cat([logits_of(model, domain.take(block)[0]).double().cpu() for block in domain.blocks])
-                top = logits.topk(min(2, logits.shape[1]), 1).values
-                lead = (top[:, 0] - top[:, -1]).numpy()
-                other = (logits.argmax(1).numpy() != rows["prediction"]) & (lead > _TIE * np.median(lead))
+                logits = torch.cat([logits_of(model, domain.take(block)[0]) for block in domain.blocks])
+                other = _answers_otherwise(logits, rows["prediction"], _TIE)
                 if other.any():
                     sample = rows["id"][int(np.argmax(other))]
                     message = f"{name} on {domain.name}: the model itself answers {int(other.sum())} samples otherwise"
@@ -104,3 +105,53 @@ def attacked_again(
                     yield Finding("fail", "attack-differs", f"{message} samples that are recorded as right")
     if tried and not broken:
         yield Finding("pass", "attacked-again", f"{tried} samples attacked again end as recorded, but for rounding")
+
+
+def corrupted_again(
+    run: Run, data: StudyData, models: Mapping[Member, nn.Module], seed: int, part: int
+) -> Iterator[Finding]:
+    """Whether the models themselves answer `part` samples under every corruption as recorded; where logits tie, either.
+
+    What a corruption does to a sample depends on the seed and its id alone. Of every setting other samples are taken.
+    """
+    probes = [probe.on(data.sources) for probe in run.study.probes if isinstance(probe, Corrupt)]
+    asked = [
+        (member, probe, domain, name, severity)
+        for member in models
+        for probe in probes
+        for domain in data.measured_by(probe)
+        for name, severity in probe.settings
+    ]
+    tried, broken = 0, False
+    for member, probe, domain, name, severity in asked:
+        rows = run.evidence.where(probe="corrupt", model=member.name, train_seed=member.seed, domain=domain.name)
+        rows = rows.where(constants=constants_for(domain.shape, probe.constants) if domain.kind == "image" else "")
+        recorded = rows.where(corruption=name, severity=severity)
+        what = f"{member.title} on {domain.name}, {name} {severity}"
+        if len(rows) and not len(recorded):
+            broken = True
+            yield Finding("fail", "rows-missing", f"{what}: the study asks for it, and it is not there")
+        order = numpy_generator(seed, "verify", "corrupt", what).permutation(len(domain))
+        few, drawn = np.sort(order[:part]), probe_seed(run.study, run.record, member, probe)
+        for one in recorded:
+            if one["id"].tolist() != domain.ids.tolist():
+                continue
+            ids = [str(sample) for sample in domain.ids[few]]
+            inputs = corrupt(domain.take(few)[0], name, severity, seed=drawn, ids=ids, constants=probe.constants)
+            with frozen(models[member]):
+                logits = logits_of(models[member], inputs)
+            other, tried = _answers_otherwise(logits, one["prediction"][few], _CORRUPTED_TIE), tried + len(few)
+            if other.any():
+                broken = True
+                message = f"{what}: the model itself answers {int(other.sum())} of {len(few)} samples otherwise than"
+                yield Finding("fail", "corrupt-differs", f"{message} is recorded, such as {ids[int(np.argmax(other))]}")
+    if tried and not broken:
+        yield Finding("pass", "corrupted-again", f"{tried} answers to samples corrupted again are those recorded")
+
+
+def _answers_otherwise(logits: Tensor, recorded: IntArray, tie: float) -> NDArray[np.bool_]:
+    """Which recorded answers are not those of the logits, whose lead is not so small that rounding decides."""
+    values = logits.double().cpu()
+    top = values.topk(min(2, values.shape[1]), 1).values
+    lead = (top[:, 0] - top[:, -1]).numpy()
+    return np.asarray((values.argmax(1).numpy() != recorded) & (lead > tie * np.median(lead)))

@@ -1,0 +1,149 @@
+"""What a model in memory says of its training: Python and the command line measure the same samples by it."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import shiftproof as sp
+from shiftproof.domains import Domain, Domains
+from shiftproof.domains.splits import held_out, train_part
+from shiftproof.models.load import card_of
+from shiftproof.models.records import record_of
+from shiftproof.runs.study_files import validated
+
+pytestmark = pytest.mark.usefixtures("least_effort", "no_trials", "brief_examination")
+
+LOOK = {"threats": "l2:0.1", "corruptions": "none", "limit": 6, "seed": 0, "progress": "off"}
+FEW = ["--threat", "l2:0.1", "--corruptions", "none", "--limit", 6, "--seed", 0, "--workers", 1, "--out", "typed"]
+TRAIN = ["--objective", "gaussian", "--set", "objective.sigma=0.12", "--set", "training.steps=3", "--out", "m"]
+Run = Callable[..., tuple[int, str, str]]
+Samples = dict[tuple[str, str, str], tuple[list[str], str]]
+
+
+def measured(run: sp.Run) -> Samples:
+    """Samples and what is said of them, by domain, probe and setting."""
+    return {
+        (one.domain, one.probe, str(one.setting)): (one["id"].tolist(), str(one.fact("seen_in_training")))
+        for one in run.evidence
+    }
+
+
+def marks(run: sp.Run) -> dict[str, str]:
+    return {one.domain: str(one.fact("seen_in_training")) for one in run.evidence.where(probe="clean")}
+
+
+@pytest.fixture
+def digits() -> Domains:
+    return sp.load_domains("colored-digits")
+
+
+@pytest.fixture
+def sources(digits: Domains) -> Domains:
+    return digits.leave_out("e=0.9")[0]
+
+
+@pytest.fixture
+def target(digits: Domains) -> Domain:
+    return digits["e=0.9"]
+
+
+@pytest.fixture
+def trained(sources: Domains) -> nn.Module:
+    network = sp.build_model("mlp", sources, width=8)
+    return sp.train(network, sources, sp.objectives.Gaussian(0.12), recipe={"steps": 3}, progress="off").model
+
+
+def look(model: nn.Module, sources: Domains | Domain, target: Domain | None = None, **more: object) -> sp.Run:
+    return sp.audit(model, sources, target, **{**LOOK, "certifiers": [], **more})  # type: ignore[arg-type]
+
+
+def test_a_file_is_audited_in_python_as_on_the_command_line(run: Run, digits: Domains, target: Domain) -> None:
+    """Trained on one of two sources: of that what was held out is measured, and all of the other."""
+    where = ["--data", "colored-digits", "--source", "e=0.1", "--target", "e=0.9"]
+    assert run("train", *where, "--model", "mlp", *TRAIN)[0] == 0
+    code, _, err = run("audit", "--data", "colored-digits", "--target", "e=0.9", "--model", "file:m", *FEW)
+    assert code in (0, 2), err
+    model = sp.load_model("file:m", digits)
+    in_python = sp.audit(model, digits.leave_out("e=0.9")[0], target, out="called", **LOOK)  # type: ignore[arg-type]
+    assert measured(in_python) == measured(sp.open_run("typed"))
+    assert set(marks(in_python).values()) == {"no"}
+    assert set(in_python.evidence.get(domain="e=0.1", probe="clean")["id"]) <= set(held_out(digits["e=0.1"]).ids)
+    assert "gaussian 0.12" in {one.fact("noise") for one in in_python.evidence.where(probe="certify")}
+
+
+def test_what_training_returns_knows_what_it_was_trained_on(
+    trained: nn.Module, sources: Domains, target: Domain
+) -> None:
+    run = look(trained, sources, target)
+    assert set(marks(run).values()) == {"no"}
+    for domain in sources:
+        assert not set(run.evidence.get(domain=domain.name, probe="clean")["id"]) & set(train_part(domain).ids)
+    assert set(marks(look(copy.deepcopy(trained), sources, target, name="copy")).values()) == {"no"}
+    certified = look(trained, sources, certifiers=None).evidence.where(probe="certify")
+    assert "gaussian 0.12" in {one.fact("noise") for one in certified}
+
+
+def test_a_record_is_not_believed_of_other_weights(trained: nn.Module, sources: Domains, target: Domain) -> None:
+    assert record_of(trained)["sources"] == ["e=0.1", "e=0.2"]
+    with torch.no_grad():
+        next(trained.parameters()).view(-1)[0] += 1e-3
+    assert record_of(trained) == {}
+    assert marks(look(trained, sources, target)) == {"e=0.1": "unknown", "e=0.2": "unknown", "e=0.9": "no"}
+
+
+def test_a_wrapped_model_is_another(trained: nn.Module, sources: Domains) -> None:
+    assert set(marks(look(sp.Normalized(trained, [0.0, 0.0], [1.0, 1.0]), sources)).values()) == {"unknown"}
+
+
+def test_data_of_ones_own_is_known_by_its_content_not_by_its_name(trained: nn.Module, sources: Domains) -> None:
+    renamed = Domains("mine", list(sources))
+    assert set(marks(look(trained, renamed)).values()) == {"no"}
+    others = Domains("mine", [one.subset(range(100, 200)) for one in sources])
+    assert set(marks(look(trained, others)).values()) == {"unknown"}
+
+
+def test_a_domain_that_a_data_set_has_and_training_did_not_take_was_not_seen(digits: Domains) -> None:
+    network = sp.build_model("mlp", digits, width=8)
+    model = sp.train(network, digits.select(["e=0.1"]), recipe={"steps": 2}, progress="off").model
+    assert marks(look(model, digits, split="all")) == {"e=0.1": "yes", "e=0.2": "no", "e=0.9": "no"}
+
+
+def test_training_goes_on_from_what_was_seen_before(trained: nn.Module, digits: Domains) -> None:
+    later = digits.select(["e=0.9"])
+    model = sp.train(trained, later, recipe={"steps": 2}, progress="off").model
+    assert set(marks(look(model, digits, split="train")).values()) == {"yes"}
+    with torch.no_grad():
+        next(model.parameters()).view(-1)[0] += 1e-3
+    again = sp.train(model, later, recipe={"steps": 2}, progress="off").model
+    assert marks(look(again, later)) == {"e=0.9": "unknown"}, "it was changed in between, by whatever"
+
+
+def test_a_module_that_a_study_trains_tells_what_it_was_before(trained: nn.Module, sources: Domains) -> None:
+    document = {
+        "name": "later",
+        "data": Domains("mine", [sp.load_domains("colored-digits")["e=0.9"]]),
+        "models": {"m": {"model": trained, "objective": "erm", "training": {"steps": 2}}},
+        "probes": [{"name": "clean"}],
+    }
+    run = sp.run_study(validated(document, "the study"), progress="off", out="later")
+    card = json.loads((run.folder / "models" / "m.json").read_text())
+    assert (card["sources"], card["initial"]["sources"]) == (["e=0.9"], ["e=0.1", "e=0.2"])
+    assert card["initial"]["fingerprints"] == {one.name: one.fingerprint for one in sources}
+
+
+def test_a_saved_model_keeps_its_record(trained: nn.Module, sources: Domains) -> None:
+    sp.save_model(trained, "saved.safetensors")
+    loaded = sp.load_model("file:saved.safetensors", sources)
+    assert record_of(loaded)["fingerprints"] == record_of(trained)["fingerprints"]
+    assert set(marks(look(loaded, sources)).values()) == {"no"}
+    sp.save_model(sp.build_model("mlp", sources, width=8, seed=1), "other.safetensors")
+    Path("saved.safetensors").write_bytes(Path("other.safetensors").read_bytes())
+    assert card_of(Path("saved.safetensors")) == {}, "the file was exchanged under its record"
+    # who names the architecture himself may load it all the same
+    named = sp.load_model("file:saved.safetensors", sources, architecture="mlp", width=8)
+    assert record_of(named) == {}
