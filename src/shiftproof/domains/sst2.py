@@ -50,12 +50,12 @@ class Sentiment(DataSet):
     def load(self) -> Domains:
         """Read the three files from the data folder."""
         imdb, reviews = IMDb.files[0], AmazonReviews.files[0]
+        films = {"sst2": _rows(self.name, self.train), "imdb": rows_of_file(read_file(self.name, imdb), imdb)}
         columns = read_file(self.name, reviews, ("text", "domain"))
         products = {
             domain: rows_of_file(columns, reviews, splits=AmazonReviews.splits, where=("domain", domain))
             for domain in AmazonReviews.domains
         }
-        films = {"sst2": _rows(self.name, self.train), "imdb": rows_of_file(read_file(self.name, imdb), imdb)}
         return text_domains(self.name, SENTIMENT, films | products)
 
 
