@@ -91,14 +91,14 @@ class TestCorrupt:
         assert as_corruptions("text") == TEXT
 
     def test_standard_is_what_the_data_can_have(self, network: nn.Module, digits: Domain) -> None:
-        every = (*STANDARD, *EXTRA)
-        assert Corrupt().on("text").corruptions == Corrupt(every).on("text").corruptions == TEXT  # type: ignore[arg-type]
+        every, texts = (*STANDARD, *EXTRA), sp.load_domains("signed-reviews")
+        assert Corrupt().on(texts).corruptions == Corrupt(every).on(texts).corruptions == TEXT  # type: ignore[arg-type]
         # what a run on images is called is a part of its identity
-        assert repr(Corrupt().on("image")) == (
+        assert repr(Corrupt().on(digits)) == (
             f"Corrupt(corruptions={STANDARD!r}, severities=(1, 2, 3, 4, 5), constants='auto')"
         )
         chosen = Corrupt(("fog", "typos"))  # type: ignore[arg-type]
-        assert chosen.on("text") == chosen.on("image") == chosen
+        assert chosen.on(texts) == chosen.on(digits) == chosen
         with pytest.raises(UsageError, match="'typos' corrupts texts, and these samples are images"):
             chosen.check(network, digits, None)
 

@@ -59,6 +59,7 @@ def measured(section: str) -> Iterator[Measurement]:
     distance, latent = (Column(name, "float", "") for name in ("distance", "latent_distance"))
     losses = tuple(Column(name, "float", "") for name in ("loss_change", "loss_bound"))
     hidden = tuple(Column(name, "float", "") for name in ("hidden_change", "hidden_cosine"))
+    scores = tuple(Column(name, "float", "") for name in ("truth", "predicted"))
     for domain, right in zip(DOMAINS, (36, 24), strict=True):
         yield measurement(domain, "clean", right)
         if section in ("attacked", "matrix", "measures", "verdict"):
@@ -90,6 +91,9 @@ def measured(section: str) -> Iterator[Measurement]:
         elif section == "hidden-state":
             facts = {"threat": "embedding-linf", "eps": 0.001, "hidden_change": 0.2, "hidden_cosine": 0.999}
             yield measurement(domain, "hidden-state", right, hidden, **facts)
+        elif section == "scores":
+            facts = {"truth": np.arange(N) / 10, "predicted": np.arange(N) / 10 + (np.arange(N) % 7 > 3)}
+            yield measurement(domain, "score", right, scores, **facts)
         elif section == "probe-accuracy":
             yield measurement(domain, "noisy", right - 2, title="under noise, gaussian 0.25")
 

@@ -13,6 +13,7 @@ import torch
 from conftest import needs_data
 from scipy.stats import norm
 
+from shiftproof.cli.show import show_costs
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import DataError, StudyError, UnknownName, UsageError
 from shiftproof.evidence import Evidence
@@ -20,6 +21,7 @@ from shiftproof.report import accuracy_table, shift_findings
 from shiftproof.runs import Run, find_study, list_studies, open_run, parse_study, run_study
 from shiftproof.runs.data import StudyData, data_findings, load_study_data
 from shiftproof.runs.estimate import estimate_study
+from shiftproof.runs.identity import study_identity
 from shiftproof.statistics import upper_bound
 
 pytestmark = pytest.mark.usefixtures("brief_examinations")
@@ -291,6 +293,20 @@ def test_estimates_count_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert estimate.costs[1].forward_passes == validation + 397
     assert estimate.seconds > 0
     assert estimate.memory_mb > 50
+
+
+def test_a_cap_is_compared_and_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("shiftproof.runs.estimate.PROBE_SECONDS", 0.1)
+    plain, short, long = (parse_study(f"{cap}{SMALL}", "small", "small") for cap in ("", "cap: 0.01s\n", "cap: 1h\n"))
+    assert study_identity(plain) == study_identity(short) == study_identity(long)
+    assert long.to_config()["cap"] == "1h"
+    for study, words in ((short, "beyond it"), (long, "a cap of 60 min"), (long, "within it")):
+        show_costs(estimate_study(study), as_json=False)
+        assert words in capsys.readouterr().out
+    with pytest.raises(StudyError, match="cap"):
+        parse_study(f"cap: soon\n{SMALL}", "small", "small")
 
 
 @needs_data

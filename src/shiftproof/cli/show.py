@@ -116,6 +116,9 @@ def show_costs(cost: StudyCost, as_json: bool) -> None:
     ]
     rows.append(["total", "", f"{cost.forward_passes:,}", duration(cost.seconds), duration(cost.most_seconds)])
     show_table(["model", "stage", "forward passes", "time", "at most"], rows)
+    if cost.cap_seconds is not None:
+        within = "within" if cost.seconds <= cost.cap_seconds else "beyond"
+        say(f"The study has a cap of {duration(cost.cap_seconds)}: what is expected is {within} it.")
     say(f"memory about {cost.memory_mb:,.0f} MB. Time was measured on this machine just now, on a few steps.")
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from shiftproof.domains import Domain, Domains
+from shiftproof.execution import parse_duration
 from shiftproof.probes import Probe
 from shiftproof.runs.prepare import Prepared, prepare_study
 from shiftproof.runs.pretraining import first_alike, first_phase, phase_data, untrained
@@ -42,7 +43,7 @@ class StageCost:
 
 @dataclass(frozen=True)
 class StudyCost:
-    """What a study takes: its stages, and the memory that the trials needed."""
+    """What a study takes: its stages, the memory that the trials needed, and the cap in seconds that it has, if any."""
 
     costs: list[StageCost]
     forward_passes: int
@@ -50,6 +51,7 @@ class StudyCost:
     seconds: float
     most_seconds: float
     memory_mb: float
+    cap_seconds: float | None = None
 
 
 def estimate_study(study: Study | Prepared, workers: int = 1) -> StudyCost:
@@ -63,6 +65,7 @@ def estimate_study(study: Study | Prepared, workers: int = 1) -> StudyCost:
         sum(cost.seconds for cost in costs),
         sum(cost.most_seconds for cost in costs),
         _peak_memory_mb(),
+        None if prepared.study.cap is None else parse_duration(prepared.study.cap),
     )
 
 

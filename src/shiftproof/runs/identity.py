@@ -12,7 +12,7 @@ from shiftproof.runs.spec import ModelSpec, Study
 
 __all__ = ["digest", "model_identity", "study_identity"]
 
-_WORDS = ("name", "title", "about", "at_top")
+_WORDS = ("name", "title", "about", "at_top", "cap")
 
 
 def study_identity(study: Study) -> dict[str, Any]:

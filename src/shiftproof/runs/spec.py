@@ -203,6 +203,7 @@ class Study(BaseModel):
         split: Which part of each domain is measured.
         limit: Samples of a domain that are measured, at most, at random.
         budget: How much time there is ("20m"); decides how many samples all but the cheap probes measure.
+        cap: How long all of it should take at most ("60m"), as `estimate` says beside what it expects; changes nothing.
         prefix: What the budget was resolved to: samples of a domain for all but the cheap probes.
         calibration: Domains whose training samples may shape a classifier; without it, those of all sources may.
         at_top: Whether the one model lies at the top of the run's folder, as model.safetensors and model.json.
@@ -222,6 +223,7 @@ class Study(BaseModel):
     split: Literal["all", "train", "validation", "test", "held-out"] | None = None
     limit: Count | None = None
     budget: str | None = None
+    cap: str | None = None
     prefix: Count | None = None
     calibration: Names | None = None
     at_top: bool = False
@@ -235,7 +237,7 @@ class Study(BaseModel):
             raise ValueError("the same probe is listed twice")
         return value
 
-    @field_validator("budget")
+    @field_validator("budget", "cap")
     @classmethod
     def _a_time(cls, value: str | None) -> str | None:
         if value is not None:
@@ -322,5 +324,5 @@ class Study(BaseModel):
         What stands in place of something else is written only where it was given.
         """
         config: Mapping[str, Any] = self.model_dump(mode="json")
-        optional = {"seed", "seeds", "split", "limit", "budget", "prefix", "calibration", "source", "target"}
+        optional = {"seed", "seeds", "split", "limit", "budget", "cap", "prefix", "calibration", "source", "target"}
         return {key: value for key, value in config.items() if key not in optional or key in self.model_fields_set}

@@ -37,7 +37,7 @@ def check_probe(
     require(isinstance(probe, Probe), f"{name} should derive from shiftproof.probes.Probe")
     frozen = dataclasses.is_dataclass(probe) and probe.__dataclass_params__.frozen
     require(bool(frozen), f"{name} should be a frozen dataclass")
-    model, domain = _samples(model, domain)
+    model, domain = _samples(probe, model, domain)
     _check_words(name, probe)
     cost = probe.cost(model, domain, 1)
     require(isinstance(cost, Cost) and cost.passes >= 0 and cost.seconds >= 0, f"{name}: cost should be a Cost")
@@ -60,10 +60,13 @@ def check_probe(
     require(_equal(part, whole, some), f"{name}: rows of a sample depend on the other samples")
 
 
-def _samples(model: nn.Module | None, domain: Domain | None) -> tuple[nn.Module, Domain]:
+def _samples(probe: Probe, model: nn.Module | None, domain: Domain | None) -> tuple[nn.Module, Domain]:
     if domain is None:
         digits = next(iter(load_domains("digits")))
         domain = digits.subset(np.sort(numpy_generator(0, "testing", "probe").permutation(len(digits))[:_SAMPLES]))
+        if probe.regression:
+            # the digit as a number to predict
+            domain = dataclasses.replace(domain, classes=(), labels=domain.labels.astype(np.float64))
     return (build_model("mlp", domain, width=16) if model is None else model).eval(), domain
 
 
