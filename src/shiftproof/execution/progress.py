@@ -50,8 +50,8 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def parse_duration(text: str) -> float:
-    """Seconds from text such as 90s, 20m, 1.5h.
+def parse_duration(text: str, name: str = "budget") -> float:
+    """Seconds from text such as 90s, 20m, 1.5h; `name` is what it is the time of, for errors.
 
     >>> parse_duration("20m"), parse_duration("1.5h")
     (1200.0, 5400.0)
@@ -59,7 +59,7 @@ def parse_duration(text: str) -> float:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h)\s*", text)
     seconds = float(match[1]) * {"s": 1, "m": 60, "min": 60, "h": 3600}[match[2]] if match else 0.0
     if not seconds > 0:
-        raise UsageError(f"the budget is {text!r}; write a time such as 90s, 20m or 1.5h")
+        raise UsageError(f"the {name} is {text!r}; write a time such as 90s, 20m or 1.5h")
     return seconds
 
 

@@ -239,10 +239,10 @@ class Study(BaseModel):
 
     @field_validator("budget", "cap")
     @classmethod
-    def _a_time(cls, value: str | None) -> str | None:
+    def _a_time(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None:
             try:
-                parse_duration(value)
+                parse_duration(value, str(info.field_name))
             except ShiftproofError as error:
                 raise _refuse(error) from error
         return value
