@@ -120,8 +120,8 @@ Sigma = Annotated[
     str | None,
     typer.Option(
         "--sigma",
-        help="Scale of the noise; for pixels, which are in [0, 1]; of word-deletion its q; of embedding-gaussian in units "
-        "of the model's embedding. Several with commas.",
+        help="Scale of the noise; for pixels, which are in [0, 1]; of word-deletion its q; of embedding-gaussian in "
+        "units of the model's embedding. Several with commas.",
         show_default="as the certifier or the model's training, or 0.25",
     ),
 ]
