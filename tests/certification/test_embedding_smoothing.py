@@ -23,7 +23,7 @@ from shiftproof.certification.sampling.bank import COUNTING, blocks, draw_block
 from shiftproof.certification.sampling.budget import budget
 from shiftproof.certification.sampling.embedded import EmbeddedVoter
 from shiftproof.domains.texts import text_domain
-from shiftproof.errors import ModelError, ShiftproofError, UsageError
+from shiftproof.errors import ModelError, NotAFunction, ShiftproofError, UsageError
 from shiftproof.execution import always_in_workers
 from shiftproof.models.prepared.prepare import prepare
 from shiftproof.models.text import HashTokeniser, TextEncoder, Tokens, embedding_shape
@@ -319,6 +319,25 @@ def test_certificates_are_verified_and_forged_ones_are_not() -> None:
     more = np.where(certificates.radius > 0, 1_000, certificates.count)
     lied = replace(certificates, count=more, runner_up_count=1_000 - more, label_count=-0 * more - 1)
     assert codes(replace(lied, radius=certifier.rederive(lied))) & {"votes-differ", "replay-differs"}
+
+
+def _of_next_token(self: EmbeddedVoter, draws: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.rint(draws * self.noise.scale * STEPS)).float().view(-1, *self.shape).roll(1, 1)
+
+
+def _everywhere(self: EmbeddedVoter, image: Any, piece: Tensor) -> Tensor:
+    return EVALUATE(self, replace(image, tokens=image.tokens._replace(words=image.tokens.real)), piece)
+
+
+EVALUATE = EmbeddedVoter.evaluate
+
+
+@pytest.mark.parametrize(("method", "fault"), [("place_noise", _of_next_token), ("evaluate", _everywhere)])
+def test_noise_in_other_places_is_not_handed_out(method: str, fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of the engine: noise of the next token, or on special tokens, too."""
+    monkeypatch.setattr(EmbeddedVoter, method, fault)
+    with pytest.raises(NotAFunction, match="the model itself gives another class to the same noisy input"):
+        certify(curved(), domain(TEXTS[:2]), smoothing(1.0, n=1_000))
 
 
 def test_moved_embeddings_break_what_claims_too_much_and_nothing_else() -> None:
