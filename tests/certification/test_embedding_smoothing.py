@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import binom, norm
+from tiny_transformers import tiny_folder, tiny_tokenizer
 from torch import Tensor, nn
 
 import shiftproof as sp
@@ -202,6 +203,29 @@ def test_certified_counts_are_those_votes() -> None:
         assert (votes == certificates.chosen[row]).sum() == certificates.count[row], text
         apart = [np.linalg.norm(certificates.off_grid[row])]
         assert apart[0] <= np.sqrt(16 * 4) / STEPS / 2
+
+
+def test_a_saved_transformer_votes_as_the_library_does(tmp_path: Path) -> None:
+    """The library's own module, given embeddings that are moved by hand between [CLS] and [SEP]."""
+    transformers = pytest.importorskip("transformers")
+    folder = tiny_folder(tmp_path / "m")
+    texts = ["the food was good", "awful", "we was not very good , and the staff was bad"]
+    data = text_domain("reviews", texts, [1, 0, 0], ["negative", "positive"])
+    model = sp.load_model(f"hf:{folder}", data).eval()
+    module = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval().double()
+    certificates = certify(model, data, smoothing(0.4, n=200), seed=5)
+    length, width = 24, 16
+    drawn = [draw_block(sp.noise.EmbeddingGaussian(0.4), (length, width), one, 5, COUNTING) for one in blocks(384, 200)]
+    noise = torch.from_numpy(np.round(np.concatenate(drawn)[:200] * 0.4 * STEPS) / STEPS).reshape(-1, length, width)
+    for row, text in enumerate(texts):
+        ids = tiny_tokenizer()(text, return_tensors="pt").input_ids
+        with torch.no_grad():
+            points = module.get_input_embeddings()(ids).repeat(200, 1, 1)
+            inner = slice(1, ids.shape[1] - 1)
+            points[:, inner] = (points[:, inner] * STEPS).round() / STEPS + noise[:, inner]
+            votes = module(inputs_embeds=points).logits.argmax(1)
+        assert int((votes == int(certificates.chosen[row])).sum()) == certificates.count[row]
+    assert (certificates.count < 200).any()
 
 
 # ------------------------------------------------------------------------------------------- what moves, and what not
