@@ -26,6 +26,7 @@ from shiftproof.perturbations.text import encode
 from shiftproof.rng import torch_generator
 from shiftproof.testing import check_attack
 from shiftproof.testing.text_attacks import mean_of_words
+from shiftproof.testing.text_oracle import TextOracle
 
 ORDERS, PARTS = ("l2", "linf", "l1"), ("text", "token")
 TEXTS = ["a good film", "we saw a long and dull film about the sea", "bad", "the plot is thin , the end is fine"]
@@ -132,6 +133,21 @@ def test_no_text_depends_on_its_company_or_order(start: bool) -> None:
     assert torch.allclose(together[0, : alone.shape[1]], alone[0], atol=1e-5)
     backwards = worst(model, attack, TEXTS[::-1], LABELS.flip(0))[1]
     assert torch.allclose(together, backwards.flip(0), atol=1e-5)
+
+
+def test_a_vote_under_noise_on_embeddings_is_overturned_beyond_its_radius_alone() -> None:
+    """The vote of a linear model has the boundary of the model itself, in closed form."""
+    oracle = TextOracle(16)
+    near = np.flatnonzero((oracle.radii > 0.3) & (oracle.radii < 2))
+    data, noise = oracle.domain.subset(near), sp.noise.EmbeddingGaussian(0.4)
+    sizes = {"inside": 0.8 * oracle.radii[near].min(), "outside": 1.2 * oracle.radii[near].max()}
+    options = {"smoothed": noise, "samples": 8, "votes": 400, "progress": "off"}
+    attack = EmbeddingPGD("embedding-l2:1.0", early_exit=False)
+    inside, outside = sp.attack(oracle.model, data, attack, eps=list(sizes.values()), **options)
+    assert inside.clean_accuracy == inside.robust_accuracy == 1.0
+    assert outside.robust_accuracy == 0.0
+    assert outside.classifier == "smoothed"
+    assert outside.distance == pytest.approx(sizes["outside"], rel=1e-3)
 
 
 class _Turned(nn.Module):

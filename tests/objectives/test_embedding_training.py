@@ -49,6 +49,34 @@ def test_the_loss_is_that_of_the_worst_embeddings(spec: str, share: Any) -> None
     assert model.encoder.embedding.weight.grad.any(), "the embedding is trained, too"  # type: ignore[union-attr]
 
 
+def test_training_under_noise_has_the_loss_of_a_normal_margin() -> None:
+    """Under noise the margin of a linear model is normal, and the mean loss an integral in one variable."""
+    model, data, sigma = mean_of_words(WEIGHTS).train(), batch(), 0.8
+    objective = sp.objectives.EmbeddingGaussian(sigma)
+    found = [objective.loss(model, data, generator(number)).total for number in range(400)]
+    logits, texts = model(data.inputs).detach(), EmbeddedTexts.of(model, data.inputs)
+    margin = (logits[:, 1] - logits[:, 0]) * (2 * data.labels - 1)
+    # of a text's n tokens the first is special, and never moves
+    tokens = texts.tokens.real.sum(1)
+    spread = sigma * WEIGHTS.norm() * (tokens - 1).sqrt() / tokens
+    points, weights = (torch.from_numpy(one) for one in np.polynomial.hermite_e.hermegauss(60))
+    each = F.softplus(-(margin[:, None] + spread[:, None] * points)) @ weights / (2 * np.pi) ** 0.5
+    losses = torch.stack(found).detach().double()
+    assert losses.std() > 0.05
+    expected = data.mean_over_domains(each).item()
+    assert losses.mean().item() == pytest.approx(expected, abs=4 * losses.std().item() / 400**0.5)
+    found[0].backward()
+    assert model.encoder.embedding.weight.grad.any(), "the embedding is trained, too"  # type: ignore[union-attr]
+
+
+def test_a_model_that_is_trained_under_noise_is_selected_under_it() -> None:
+    sources, _ = sp.load_domains("signed-reviews").leave_out("e=0.9")
+    model = sp.build_model("text-cnn", sources, width=4, filters=4, vocabulary=64, length=32)
+    recipe = {"steps": 4, "batch": 4, "evaluate_every": 2}
+    fit = sp.train(model, sources, sp.objectives.EmbeddingGaussian(0.5), recipe=recipe, progress="off")
+    assert all("noisy_validation" in row for row in fit.history)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_objectives_with_an_inner_attack_take_it(name: str) -> None:
     model, data = mean_of_words(WEIGHTS).train(), batch()

@@ -18,7 +18,7 @@ from shiftproof.domains.texts import texts_of
 from shiftproof.errors import UsageError
 from shiftproof.perturbations.balls import as_ball
 from shiftproof.perturbations.corruptions import TEXT
-from shiftproof.perturbations.noise import Gaussian, WordDeletion
+from shiftproof.perturbations.noise import EmbeddingGaussian, Gaussian, WordDeletion
 from shiftproof.perturbations.text import encode
 from shiftproof.runs import efforts
 from shiftproof.runs.audit import audit_study, prepare_audit, usual_certifiers
@@ -171,10 +171,21 @@ def test_the_wrong_kind_is_refused_in_a_sentence(network: nn.Module) -> None:
         sp.audit(network, reviews, corruptions="fog", certifiers=[], progress="off")
 
 
+def test_a_model_that_knows_noise_on_its_embeddings_is_certified_under_both(saved: Path) -> None:
+    record = saved.with_suffix(".json")
+    card = json.loads(record.read_text())
+    record.write_text(json.dumps({**card, "objective": {"name": "embedding-gaussian", "sigma": 0.2}}))
+    study = audit_study("signed-reviews", ModelSource(f"file:{saved}"), "m", None, "e=0.9", {"limit": 4})
+    votes = usual_certifiers(prepare_audit(study))
+    record.write_text(json.dumps(card))
+    assert [vote.noise for vote in votes] == [WordDeletion(0.8), EmbeddingGaussian(0.2)]
+
+
 def test_explain_names_word_deletion(network: nn.Module) -> None:
     found = explain(network, sp.load_domains("signed-reviews")["e=0.1"].subset([0, 1]))
     able = [(one.certifier, one.title) for one in found if one.applies]
-    assert able == [("randomized-smoothing", "word-deletion 0.8")]
+    names = ["word-deletion 0.8", "embedding-gaussian 0.1"]
+    assert able == [("randomized-smoothing", name) for name in names]
     assert "no radius can exceed 3 edits" in next(one.why for one in found if one.applies)
     assert all("word-deletion:0.8" in one.why for one in found if not one.applies)
 
@@ -205,7 +216,8 @@ class TestCommands:
     def test_explain_needs_no_data(self, run: Call, saved: Path) -> None:
         code, out, err = run("explain", "--model", f"file:{saved}", "--json")
         assert code == 0, err
-        assert [one["title"] for one in json.loads(out)["certifiers"] if one["applies"]] == ["word-deletion 0.8"]
+        able = [one["title"] for one in json.loads(out)["certifiers"] if one["applies"]]
+        assert able == ["word-deletion 0.8", "embedding-gaussian 0.1"]
 
     def test_corrupt_writes_tables(self, run: Call, tmp_path: Path) -> None:
         options = ["--corruption", "typos,case", "--severity", "5", "--domain", "e=0.9", "--json"]

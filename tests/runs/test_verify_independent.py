@@ -24,6 +24,7 @@ from shiftproof.errors import NotAFunction
 from shiftproof.evidence import Column, Evidence, EvidenceStore, Measurement
 from shiftproof.models.lipschitz import CayleyLinear
 from shiftproof.runs.verification import Case, verify
+from shiftproof.testing.text_oracle import TextOracle
 
 SOURCE = Path(sp.__file__).parent
 ASKS_THE_MODEL = [
@@ -79,6 +80,7 @@ def _domain(model: nn.Module, count: int = 10) -> sp.Domain:
 
 
 CALIBRATION = sp.certifiers.Calibration.of(torch.rand(32, 1, 4, 4, generator=torch.Generator().manual_seed(2)))
+TEXTS = TextOracle(10)
 CERTIFIERS: dict[str, tuple[Callable[[], nn.Module], Any]] = {
     "smoothing": (_model, sp.certifiers.RandomizedSmoothing(sp.noise.Gaussian(0.1), n=400)),
     "stopping": (_model, sp.certifiers.RandomizedSmoothing(sp.noise.Gaussian(0.1), n=2_000, stop="within:0.8")),
@@ -86,6 +88,7 @@ CERTIFIERS: dict[str, tuple[Callable[[], nn.Module], Any]] = {
     "rotation": (_model, sp.certifiers.RandomizedSmoothing(sp.noise.Rotation(0.3), n=400)),
     "selection": (_model, sp.certifiers.AdaptedSmoothing([0.1, 0.2], CALIBRATION, rule="selection", n=400)),
     "median": (_model, sp.certifiers.MedianSmoothing(sigma=0.1, samples=400)),
+    "embeddings": (lambda: TEXTS.model, sp.certifiers.RandomizedSmoothing(sp.noise.EmbeddingGaussian(0.3), n=400)),
     "latent smoothing": (_orthogonal, sp.certifiers.LatentSmoothing(0.2, n=2_000)),
     "latent margin": (_orthogonal, sp.certifiers.LatentMargin()),
 }
@@ -94,9 +97,9 @@ CERTIFIERS: dict[str, tuple[Callable[[], nn.Module], Any]] = {
 def _case(name: str) -> Case:
     build, certifier = CERTIFIERS[name]
     model = build()
-    domain = _domain(model)
+    domain = TEXTS.domain if name == "embeddings" else _domain(model)
     certificates = sp.certify(model, domain, certifier, seed=3)
-    job = sp.certifiers.Job(model, domain, 3, 3, Memory())
+    job = sp.certifiers.Job(model, domain, len(domain.classes), 3, Memory())
     return Case(name, certificates, certifier, job, seed=1, part=4)
 
 
@@ -119,6 +122,8 @@ def test_verify_needs_nothing_of_what_certified(name: str, monkeypatch: pytest.M
         "certification.sampling.engine.draw_block",
         "certification.sampling.bank.draw_block",
         "certification.sampling.voting.Voter.outputs",
+        "certification.sampling.embedded.EmbeddedVoter.evaluate",
+        "certification.sampling.embedded.off_grid_texts",
         "certification.sampling.exact.ExactLayer.of_noise",
         "certification.certificates.certified_rows",
         "models.prepared.prepare.prepare",

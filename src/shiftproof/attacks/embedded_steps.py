@@ -81,7 +81,10 @@ def attackable_texts(
         yield texts, in_double(texts.scores, rows, precision)
 
 
-def text_batches(texts: EmbeddedTexts) -> Sequence[Tensor]:
-    """Numbers of texts that are attacked together: as many as fit with the embeddings of the longest."""
+def text_batches(texts: EmbeddedTexts, passes: int = 1) -> Sequence[Tensor]:
+    """Numbers of texts that are attacked together: as many as fit with the embeddings of the longest.
+
+    `passes` are those of the network for the scores of one text.
+    """
     width = texts.take(torch.arange(1)).embed().shape[-1]
-    return torch.split(torch.arange(len(texts.rows)), max_batch_size((texts.movable.shape[1], width)))
+    return torch.split(torch.arange(len(texts.rows)), max_batch_size((texts.movable.shape[1], width), passes))

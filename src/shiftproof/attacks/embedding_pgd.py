@@ -18,7 +18,8 @@ from shiftproof.attacks.embedded_steps import step_embedded, step_lengths, text_
 from shiftproof.attacks.losses import LOSSES, LossName, evaluate
 from shiftproof.attacks.pgd import Best
 from shiftproof.attacks.result import Found
-from shiftproof.attacks.victim import Base, Victim
+from shiftproof.attacks.smoothed_texts import SmoothedTexts
+from shiftproof.attacks.victim import Base, Smoothed, Victim
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
 from shiftproof.models.text import EmbeddedTexts
@@ -46,8 +47,8 @@ class EmbeddingPGD(Attack):
     published, three steps of 0.1 within an l2 ball of 1.
 
     There is no text for embeddings that have moved: `inputs` of a result are those that were given, `predictions` what
-    the model says to them with their embeddings moved by `distance`. Only the model itself has embeddings to move, not
-    a vote over texts with words left out.
+    the model says to them with their embeddings moved by `distance`. A vote under noise on embeddings is attacked
+    behind them, too; one over texts with words left out has no embedding to move.
 
     Zhu et al., "FreeLB: enhanced adversarial training for natural language understanding" (2020, arXiv:1909.11764).
     """
@@ -84,7 +85,7 @@ class EmbeddingPGD(Attack):
         return MOVED
 
     def check(self, victim: Victim, domain: Domain) -> None:
-        """Refuse images, a vote, and a model without an encoder of text."""
+        """Refuse images, a vote over other texts, and a model without an encoder of text."""
         super().check(victim, domain)
         _embedded(victim, domain.take(torch.zeros(1, dtype=torch.long).numpy())[0])
 
@@ -99,12 +100,12 @@ class EmbeddingPGD(Attack):
     ) -> Found:
         """The texts as they are, what the victim answers with their embeddings moved, and how far these are."""
         parts = []
-        for rows in text_batches(_embedded(victim, inputs)):
+        for rows in text_batches(_embedded(victim, inputs), victim.passes):
             own = [generators[row] for row in rows.tolist()]
             texts = _embedded(victim, inputs[rows])
             points = self.worst(texts, labels[rows], eps[rows], own)
             with torch.no_grad():
-                answers = texts.scores(points).argmax(1)
+                answers = texts.answers(points)
                 distance = self.threat.size(points - texts.embed())
             parts.append(Found(inputs[rows].clone(), answers, distance, inputs.new_zeros(len(rows), 0)))
         return Found.joined(parts)
@@ -126,13 +127,16 @@ class EmbeddingPGD(Attack):
             movable = texts.movable[rows]
             return step_embedded(points, start[rows], movable, gradient, length[rows], self.threat, eps[rows])
 
-        rows, points = climb(points, self.steps, partial(evaluate_at, rule="steepest"), move, leaves=self.early_exit)
+        leaves = self.early_exit and texts.exact
+        rows, points = climb(points, self.steps, partial(evaluate_at, rule="steepest"), move, leaves=leaves)
         if len(rows):
             evaluate_at(rows, points, None)
         return best.points
 
 
 def _embedded(victim: Victim, inputs: Tensor) -> EmbeddedTexts:
+    if isinstance(victim, Smoothed) and victim.noise.embedded:
+        return SmoothedTexts.seen_by(victim, inputs)
     if not isinstance(victim, Base):
         raise UsageError(
             f"a {victim.classifier} classifier is a vote over texts with words left out, and has no embedding to move: "

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import ModelError, UsageError
+from shiftproof.models.text import EmbeddedTexts, noise_shape
 from shiftproof.perturbations.noise import Noise, draw
 from shiftproof.rng import numpy_generator
 from shiftproof.types import FloatArray, IntArray
@@ -115,16 +116,19 @@ class Smoothed:
     def scores(self, inputs: Tensor, shifts: Tensor | None = None) -> Tensor:
         """The logs of the mean probabilities; the gradient goes through all copies.
 
-        `shifts` (N x size) are added to the noise, which for one that deforms is inside its interpolation.
+        `shifts` (N x size) are added to the noise, which for one that deforms is inside its interpolation, and for one
+        on embeddings a change of these.
         """
-        shape, count = tuple(inputs.shape[1:]), self.samples
-        parameters = _parameters(self.noise, shape, count, self.seed).to(inputs.device)
+        count = self.samples
+        parameters = _parameters(self.noise, self._shape(inputs), count, self.seed).to(inputs.device)
         parameters = parameters.repeat(len(inputs), 1)
         if shifts is not None:
             parameters = parameters + shifts.to(parameters).repeat_interleave(count, 0)
-        copies = self.noise.apply(inputs.repeat_interleave(count, 0), parameters)
-        log_p = _logits(self.model, copies).log_softmax(-1).reshape(len(inputs), count, -1)
-        return log_p.logsumexp(1) - math.log(count)
+        if self.noise.embedded:
+            logits = EmbeddedTexts.of(self.model, inputs).moved(parameters)
+        else:
+            logits = _logits(self.model, self.noise.apply(inputs.repeat_interleave(count, 0), parameters))
+        return logits.log_softmax(-1).reshape(len(inputs), count, -1).logsumexp(1) - math.log(count)
 
     def answers(self, inputs: Tensor) -> Tensor:
         """The class with most votes; of equal ones the first."""
@@ -132,7 +136,7 @@ class Smoothed:
 
     def counts(self, inputs: Tensor, shifts: FloatArray | None = None) -> IntArray:
         """Votes for every class (N x classes); `shifts` (N x size) are added to the noise."""
-        shape = tuple(inputs.shape[1:])
+        shape = self._shape(inputs)
         moves = None if shifts is None else torch.from_numpy(shifts).float().to(inputs.device)
         generator = numpy_generator(self.seed, VOTES, self.noise.law, self.noise.size(shape))
         # without gradients there is room for more
@@ -151,9 +155,18 @@ class Smoothed:
 
     def _votes(self, one: Tensor, parameters: Tensor) -> Tensor:
         # no more at a time than stay in the caches: what is larger is slower
-        parts = torch.split(parameters, max(_FEWEST, min(_MOST, _CACHED // max(1, one.numel()))))
-        logits = torch.cat([_logits(self.model, self.noise.apply(one[None], part)) for part in parts])
+        size = parameters.shape[1] if self.noise.embedded else one.numel()
+        parts = torch.split(parameters, max(_FEWEST, min(_MOST, _CACHED // max(1, size))))
+        if self.noise.embedded:
+            text = EmbeddedTexts.of(self.model, one[None])
+            logits = torch.cat([text.moved(part) for part in parts])
+        else:
+            logits = torch.cat([_logits(self.model, self.noise.apply(one[None], part)) for part in parts])
         return torch.bincount(_checked(logits).argmax(1), minlength=logits.shape[1])
+
+    def _shape(self, inputs: Tensor) -> tuple[int, ...]:
+        """Of what the noise is drawn for."""
+        return noise_shape(self.noise, self.model, tuple(inputs.shape[1:]))
 
 
 def max_batch_size(shape: tuple[int, ...], passes: int = 1) -> int:

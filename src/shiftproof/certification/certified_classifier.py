@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from shiftproof.attacks.victim import Base, Smoothed, frozen
 from shiftproof.certification.plain_votes import count_votes_of_each, standard_noise
+from shiftproof.models.text import noise_shape
 from shiftproof.perturbations.noise import Noise
 from shiftproof.rng import numpy_generator
 from shiftproof.types import FloatArray, IntArray
@@ -123,7 +124,7 @@ class CertifiedVote(Smoothed, CertifiedClassifier):
 
     def counts(self, inputs: Tensor, shifts: FloatArray | None = None) -> IntArray:
         """Votes for every class (N x classes) at inputs (N x shape); `shifts` (N x size) are added to the noise."""
-        size = self.noise.size(tuple(inputs.shape[1:]))
+        size = self.noise.size(noise_shape(self.noise, self.model, tuple(inputs.shape[1:])))
         # the same noise for all images, in pieces: all of it at once may not fit into memory
         generator = numpy_generator(self.seed, ASKING, self.noise.law, size)
         together = max(1, min(self.votes, _NUMBERS // size))

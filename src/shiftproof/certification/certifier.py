@@ -14,6 +14,7 @@ from torch import nn
 from shiftproof.catalogue import Catalogue, Method, optional
 from shiftproof.certification.certificates import Certificates
 from shiftproof.certification.certified_classifier import CertifiedClassifier
+from shiftproof.certification.checks import check_embeddings
 from shiftproof.certification.sampling.budget import Levels
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import UsageError
@@ -162,6 +163,11 @@ class Certifier(Method, ABC):
                 f"{self.name} certifies changes of {self.kind}s, and {domain.name!r} holds {domain.kind}s; for these "
                 f"there is randomized-smoothing with --noise {fitting}"
             )
+
+    def check_model(self, model: nn.Module, domain: Domain) -> None:
+        """Refuse, before anything is written, a model behind whose first layer its noise can't act."""
+        if self.noise is not None and self.noise.embedded:
+            check_embeddings(model, domain)
 
     def levels(self, classes: int) -> Levels | None:
         """How alpha is shared out for a classifier of so many classes; None if it is not shared between bounds."""

@@ -90,6 +90,8 @@ def certify(
     for one in certifiers:
         one.check_kind(domain)
     classes = check_classifier(model, domain)
+    for one in certifiers:
+        one.check_model(model, domain)
     with ExitStack() as stack:
         record: Journal | Memory = Memory()
         if path is None:

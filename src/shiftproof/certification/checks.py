@@ -12,10 +12,11 @@ from shiftproof.execution import single_threaded
 from shiftproof.models.outputs import check_copyable, logits_of
 from shiftproof.models.reference import Reference, random_inputs
 from shiftproof.models.state import first_change, snapshot
+from shiftproof.models.text import EmbeddedTexts, embedding_shape
 from shiftproof.models.text.encoder import check_takes
 from shiftproof.rng import torch_generator
 
-__all__ = ["check_classifier", "reference_inputs"]
+__all__ = ["check_classifier", "check_embeddings", "reference_inputs"]
 
 COMPARED = 8
 
@@ -107,6 +108,23 @@ def _check_width(model: nn.Module, reference: Reference) -> None:
                 "the model's output for a text depends on the zeros behind it, so that a longer text meets another "
                 "function and no guarantee against insertions can hold; decode rows with shiftproof.perturbations.text"
             )
+
+
+def check_embeddings(model: nn.Module, domain: Domain) -> None:
+    """Refuse a model without an encoder of text, and one that is not a function of the embeddings of a text's tokens.
+
+    One that calls its encoder twice, or with other texts than it is given, says other things of embeddings.
+    """
+    embedding_shape(model)
+    inputs = domain.take(np.linspace(0, len(domain) - 1, min(COMPARED, len(domain)), dtype=np.int64))[0]
+    with torch.no_grad(), single_threaded():
+        texts = EmbeddedTexts.of(model, inputs)
+        given = texts.scores(texts.embed()).float().cpu()
+    if not Reference(inputs, _logits(model, inputs)).agrees(given):
+        raise ModelError(
+            "the model says other things of the embeddings of a text's tokens than of the text, so that no guarantee "
+            "for changes of embeddings would speak of it"
+        )
 
 
 def reference_inputs(domain: Domain, scale: float = 0.5) -> Tensor:

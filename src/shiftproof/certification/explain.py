@@ -16,7 +16,7 @@ __all__ = ["Explanation", "explain"]
 
 _USUAL = {"sigma": 0.25, "sigmas": (0.25, 0.5)}
 """For certifiers that can't be made without a scale."""
-_NOISES = {"image": "gaussian:0.25", "text": "word-deletion:0.8"}
+_NOISES = {"image": ("gaussian:0.25",), "text": ("word-deletion:0.8", "embedding-gaussian:0.1")}
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ def _explain_one(certifier: Certifier, model: nn.Module, domain: Domain, calibra
 
 def _usual(kind: str) -> Iterator[Certifier]:
     for entry in CERTIFIERS:
-        usual = {"noise": _NOISES[kind], **_USUAL}
-        options = {key: value for key, value in usual.items() if entry.options.get(key) is ...}
-        yield CERTIFIERS.create(entry.name, options)
+        options = {key: value for key, value in _USUAL.items() if entry.options.get(key) is ...}
+        noises = [{"noise": one} for one in _NOISES[kind]] if entry.options.get("noise") is ... else [{}]
         # representations need an encoder, logits do not
-        if "level" in entry.options:
-            yield CERTIFIERS.create(entry.name, {**options, "level": "logits"})
+        levels = [{}, {"level": "logits"}] if "level" in entry.options else [{}]
+        for changes in ({**noise, **level} for noise in noises for level in levels):
+            yield CERTIFIERS.create(entry.name, {**options, **changes})

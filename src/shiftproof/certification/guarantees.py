@@ -29,7 +29,8 @@ def described_classifier(guarantee: str) -> str:
 
 def smoothing_guarantee(noise: Noise, alpha: float, classifier: str) -> str:
     """Of randomized smoothing: which ideal classifier, against what, with what probability."""
-    on_a_grid = f"{'inputs' if noise.additive else 'parameters'} rounded to 1/{grid_of(noise)}"
+    rounded = "embeddings" if noise.embedded else "inputs" if noise.additive else "parameters"
+    on_a_grid = f"{rounded} rounded to 1/{grid_of(noise)}"
     return (
         f"The smoothed classifier, which answers with the class that the evaluated model ({classifier}; {on_a_grid}) "
         f"gives most probably under {noise!r}, gives the certified class under {noise.claim}; for each {noise.kind} "

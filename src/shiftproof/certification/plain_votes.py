@@ -6,18 +6,32 @@ added in a few lines of their own. `verify` doubts certificates by these votes.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from shiftproof.models.outputs import logits_of
+from shiftproof.models.text import TextEncoder, Tokens, text_encoder_of
 from shiftproof.perturbations.noise import Noise, WordDeletion
 from shiftproof.types import FloatArray, IntArray
 
-__all__ = ["count_votes", "count_votes_of_each", "noisy_copies", "standard_noise"]
+__all__ = [
+    "TokenPlaces",
+    "count_votes",
+    "count_votes_of_each",
+    "noisy_copies",
+    "noisy_logits",
+    "standard_noise",
+    "token_places",
+]
 
-PIXEL_STEPS, PARAMETER_STEPS = 65_280, 65_536
-"""Steps in one unit of what noise moves: pixel values, or the parameters of a deformation. Guarantees name them."""
+PIXEL_STEPS, PARAMETER_STEPS, EMBEDDING_STEPS = 65_280, 65_536, 262_144
+"""Steps in one unit of what noise moves: pixel values, the parameters of a deformation, embeddings. Guarantees name
+them.
+"""
 _FEWEST, _MOST, _CACHED, _NUMBERS = 128, 1_024, 1 << 17, 1 << 22
 """Copies in a batch: as many as stay in the caches, of large images some more, and never more than fit into memory."""
 
@@ -45,6 +59,47 @@ def noisy_copies(noise: Noise, image: Tensor, draws: FloatArray, shift: FloatArr
     return noise.apply(image[None].cpu(), parameters)
 
 
+class TokenPlaces(NamedTuple):
+    """Where the tokens of one text are in a model's embedding (T x D, float64), and which are the text's own (T)."""
+
+    encoder: TextEncoder
+    tokens: Tokens
+    at: FloatArray
+    own: NDArray[np.bool_]
+
+
+def token_places(model: nn.Module, text: Tensor) -> TokenPlaces:
+    """Of a text (bytes), by the model itself."""
+    encoder = text_encoder_of(model)
+    assert encoder is not None
+    with torch.no_grad():
+        tokens = encoder.tokens(text[None])
+        at = encoder.embed(tokens)[0].double().cpu().numpy()
+    return TokenPlaces(encoder, tokens, at, tokens.words[0].cpu().numpy())
+
+
+def noisy_logits(
+    model: nn.Module, noise: Noise, image: Tensor, draws: FloatArray, shift: FloatArray | None = None
+) -> Tensor:
+    """What the model says (N x K) of an image (shape) or a text (bytes) under standard draws (N x size).
+
+    Noise on embeddings, and these, are rounded to steps of 1/262144 where a token is the text's own; other tokens stay
+    as they are. `shift` (size) moves embeddings before that.
+    """
+    if not noise.embedded:
+        return logits_of(model, noisy_copies(noise, image, draws, shift))
+    encoder, tokens, at, own = token_places(model, image)
+    count, width = at.shape
+    # the i-th token of a text has the i-th row of a draw, and a draw has rows for all tokens that the model reads
+    moved = at if shift is None else at + shift.reshape(-1, width)[:count]
+    spread = np.rint(draws.reshape(len(draws), -1, width)[:, :count] * noise.scale * EMBEDDING_STEPS)
+    points = np.where(own[:, None], (np.rint(moved * EMBEDDING_STEPS) + spread) / EMBEDDING_STEPS, at)
+    like = encoder.embed(tokens).detach()
+    copies = Tokens(*(column.expand(len(draws), *column.shape[1:]) for column in tokens))
+    with encoder.given(torch.from_numpy(points).to(like), copies):
+        return logits_of(model, image.expand(len(draws), -1))
+
+
 def _thinned(text: Tensor, coins: FloatArray, q: float) -> Tensor:
     """A text (bytes) without the words whose coin (N x words at most, from -1 to 1) lets them go, word by word."""
     parts = bytes(int(byte) for byte in text.tolist() if byte).split(b"\x1e")
@@ -62,10 +117,10 @@ def count_votes(
     model: nn.Module, noise: Noise, image: Tensor, draws: FloatArray, shift: FloatArray | None = None
 ) -> IntArray:
     """How often the model gives each class (K) to an image (shape) under standard draws (N x size)."""
-    together = _batch_size(image)
+    together = _batch_size(image, draws)
     counts: IntArray | None = None
     for start in range(0, len(draws), together):
-        logits = logits_of(model, noisy_copies(noise, image, draws[start : start + together], shift))
+        logits = noisy_logits(model, noise, image, draws[start : start + together], shift)
         votes = torch.bincount(logits.argmax(1).cpu(), minlength=logits.shape[1]).numpy()
         counts = votes if counts is None else counts + votes
     assert counts is not None
@@ -76,7 +131,8 @@ def count_votes_of_each(
     model: nn.Module, noise: Noise, images: Tensor, draws: FloatArray, shifts: FloatArray | None = None
 ) -> IntArray:
     """The same for several images (M x shape), each with its shift: M x K. Few votes of many images share batches."""
-    many = _batch_size(images[0]) // len(draws)
+    # texts behind an embedding are of different lengths, and share none
+    many = 0 if noise.embedded else _batch_size(images[0], draws) // len(draws)
     moves: list[FloatArray | None] = [None] * len(images) if shifts is None else list(shifts)
     if many < 2:
         return np.stack([count_votes(model, noise, one, draws, move) for one, move in zip(images, moves, strict=True)])
@@ -89,6 +145,6 @@ def count_votes_of_each(
     return np.concatenate(counts)
 
 
-def _batch_size(image: Tensor) -> int:
-    size = max(1, image.numel())
+def _batch_size(image: Tensor, draws: FloatArray) -> int:
+    size: int = max(1, image.numel(), draws.shape[1])
     return max(1, min(max(_FEWEST, min(_MOST, _CACHED // size)), _NUMBERS // size))

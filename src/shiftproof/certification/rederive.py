@@ -8,6 +8,7 @@ import numpy as np
 from scipy.stats import norm
 
 from shiftproof.perturbations.noise import Noise
+from shiftproof.perturbations.noise.embedding_gaussian import EmbeddingGaussian
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.perturbations.noise.uniform import Uniform
 from shiftproof.statistics import sequence_upper, upper_bound
@@ -57,7 +58,7 @@ class Record:
 def radius_from_votes(noise: Noise, record: Record, off_grid: FloatArray) -> FloatArray:
     """The radius that votes under a noise prove, less the distance to the grid; 0 where they prove none."""
     miss, rival = record.bounds
-    if isinstance(noise, Gaussian):
+    if isinstance(noise, Gaussian | EmbeddingGaussian):
         # half the distance between the quantiles (Cohen et al. 2019, theorem 1)
         own, other = scores_from_votes(noise.sigma, record)
         radius = (own - other) / 2

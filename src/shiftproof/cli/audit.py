@@ -105,5 +105,6 @@ def _certifiers(
         told = {**told, "noise": f"{name}:{scale}"}
     made = make_certifiers(certifier or "randomized-smoothing", told, options)
     named = frozenset({*told, *options["certifier"]})
-    others = usual[1:] if certifier is None else []
+    voted = {one.noise for one in made if one.noise is not None}
+    others = [one for one in usual[1:] if one.noise not in voted] if certifier is None else []
     return [(one, named) for one in made] + [(one, frozenset[str]()) for one in others]

@@ -97,7 +97,10 @@ Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Steps of the 
 Eps = Annotated[str | None, typer.Option("--eps", help="Further sizes: 0.01,8/255.", show_default="that of the threat")]
 Smoothed = Annotated[
     str | None,
-    typer.Option("--smoothed", help="Attack the majority vote under a noise: gaussian:0.25, word-deletion:0.8."),
+    typer.Option(
+        "--smoothed",
+        help="Attack the majority vote under a noise: gaussian:0.25, word-deletion:0.8, embedding-gaussian:0.1.",
+    ),
 ]
 Certifier = Annotated[
     str | None,
@@ -117,7 +120,8 @@ Sigma = Annotated[
     str | None,
     typer.Option(
         "--sigma",
-        help="Scale of the noise; for pixels, which are in [0, 1]; of word-deletion its q. Several with commas.",
+        help="Scale of the noise; for pixels, which are in [0, 1]; of word-deletion its q; of embedding-gaussian in "
+        "units of the model's embedding. Several with commas.",
         show_default="as the certifier or the model's training, or 0.25",
     ),
 ]

@@ -5,6 +5,7 @@ from shiftproof.objectives.adversarial_training import AdversarialTraining
 from shiftproof.objectives.consistency import Consistency
 from shiftproof.objectives.coral import CORAL
 from shiftproof.objectives.deformation import DeformationAugmentation
+from shiftproof.objectives.embedding_gaussian import EmbeddingGaussian
 from shiftproof.objectives.erm import ERM
 from shiftproof.objectives.gaussian import Gaussian
 from shiftproof.objectives.glean import GLEAN
@@ -34,6 +35,7 @@ __all__ = [
     "AdversarialTraining",
     "Consistency",
     "DeformationAugmentation",
+    "EmbeddingGaussian",
     "Gaussian",
     "GroupDRO",
     "Objective",

@@ -16,7 +16,9 @@ from shiftproof.certification.calibration import CalibrationOption, calibration_
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.adaptation import adapt_batchnorm, batchnorm_layers
+from shiftproof.models.text import EmbeddedTexts, noise_shape
 from shiftproof.perturbations.noise import NoiseOption, draw, label
+from shiftproof.perturbations.noise.noise import check_kind
 from shiftproof.probes.blocks import Columns, ProbeTask, answers_of, measure_blocks
 from shiftproof.probes.costs import block_cost
 from shiftproof.probes.probe import PROBES, Probe, Result
@@ -41,7 +43,7 @@ class Noisy(Probe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.adapted and not self.noise.additive:
+        if self.adapted and (self.noise.embedded or not self.noise.additive):
             raise UsageError(f"BatchNorm is adapted to Gaussian noise, not to {label(self.noise)}")
 
     @property
@@ -70,7 +72,11 @@ class Noisy(Probe):
         return [Result(columns, {"noise": label(self.noise)})]
 
     def check(self, model: nn.Module, domain: Domain, calibration: Domains | None) -> None:
-        """Refuse to adapt a model that has nothing to adapt, or to samples that are measured."""
+        """Refuse noise that is not for the samples or the model, and to adapt a model that has nothing to adapt, or to
+        samples that are measured.
+        """
+        check_kind(self.noise, domain.kind, domain.name)
+        noise_shape(self.noise, model, domain.shape)
         if not self.adapted:
             return
         if not batchnorm_layers(model):
@@ -86,11 +92,14 @@ class Noisy(Probe):
         self, model: nn.Module, inputs: Tensor, labels: Tensor, ids: NDArray[np.object_], seed: int = 0
     ) -> Columns:
         """Of a block of samples."""
-        shape = tuple(inputs.shape[1:])
+        shape = noise_shape(self.noise, model, tuple(inputs.shape[1:]))
         draws = [draw(self.noise, shape, 1, numpy_generator(seed, "noisy", str(one))) for one in ids]
         parameters = torch.from_numpy(np.concatenate(draws) * self.noise.scale).float()
         with torch.no_grad():
-            logits = model(self.noise.apply(inputs.cpu(), parameters).to(inputs.device))
+            if self.noise.embedded:
+                logits = EmbeddedTexts.of(model, inputs).moved(parameters)
+            else:
+                logits = model(self.noise.apply(inputs.cpu(), parameters).to(inputs.device))
         return {"prediction": answers_of(logits)}
 
     def _measured(self, model: nn.Module, inputs: Tensor, labels: Tensor, ids: Any) -> Columns:

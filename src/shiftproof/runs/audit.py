@@ -20,8 +20,7 @@ from shiftproof.errors import ShiftproofError, UsageError
 from shiftproof.execution import Mode, as_list, as_path, check_count, check_running, check_text
 from shiftproof.models.outputs import check_copyable
 from shiftproof.perturbations.balls import as_ball
-from shiftproof.perturbations.noise.gaussian import Gaussian
-from shiftproof.perturbations.noise.word_deletion import WordDeletion
+from shiftproof.perturbations.noise import EmbeddingGaussian, Gaussian, Noise, WordDeletion
 from shiftproof.perturbations.threat import Ball
 from shiftproof.probes.corrupt import as_corruptions, as_severities
 from shiftproof.report.requirements import Requirement
@@ -179,12 +178,16 @@ def prepare_audit(study: Study, progress: Mode = "off") -> Prepared:
 
 def usual_certifiers(prepared: Prepared) -> list[Certifier]:
     """The vote under the noise that the model knows from its training, and margins where the encoder has a small
-    constant. The noise is Gaussian, and of text word deletion.
+    constant. The noise is Gaussian, and of text word deletion; one that was trained under noise on its embeddings is
+    certified there, too.
     """
     ((name, model),) = prepared.models.items()
     trained = prepared.cards[name].get("objective") or {}
     if prepared.data.sources.kind == "text":
-        return [RandomizedSmoothing(WordDeletion(trained.get("q") or WordDeletion.usual))]
+        votes: list[Noise] = [WordDeletion(trained.get("q") or WordDeletion.usual)]
+        if trained.get("name") == "embedding-gaussian" and trained.get("sigma"):
+            votes.append(EmbeddingGaussian(trained["sigma"]))
+        return [RandomizedSmoothing(noise) for noise in votes]
     vote: list[Certifier] = [RandomizedSmoothing(Gaussian(trained.get("sigma") or Gaussian.usual))]
     try:
         parts = linear_parts(model, prepared.data.sources.shape, "l2", needs_split=True)

@@ -21,6 +21,7 @@ from shiftproof.perturbations.norms import DUALS
 from shiftproof.rng import numpy_generator
 from shiftproof.runs.verification import Case, verify
 from shiftproof.testing.require import require
+from shiftproof.testing.text_oracle import TextOracle
 from shiftproof.types import FloatArray
 
 __all__ = ["LinearOracle", "check_certifier"]
@@ -61,8 +62,14 @@ class LinearOracle:
         self.domain = Domain.from_arrays("linear", pixels, self.labels.numpy(), ["below", "above"])
 
 
+Oracle = LinearOracle | TextOracle
+"""A classifier, samples of it, and their true radii."""
+
+
 def check_certifier(certifier: Certifier, *, workers: bool = False) -> None:
-    """Whether a certifier of an l2, linf or l1 radius keeps its promises; with `workers` also in other processes.
+    """Whether a certifier of an l2, linf or l1 radius, of images or of embeddings, keeps its promises.
+
+    With `workers` also in other processes.
 
     Radii never above the truth but by its alpha; abstention where there is no majority; the same votes in any order,
     for any part of the samples, after a restart; refusal of models that are no fixed function; a record from which the
@@ -77,11 +84,11 @@ def check_certifier(certifier: Certifier, *, workers: bool = False) -> None:
         f"{name} should be a frozen dataclass",
     )
     adapts = certifier.classifier == "adapted"
-    oracle = LinearOracle(batchnorm=adapts)
+    oracle: Oracle = TextOracle(_POINTS) if certifier.kind == "text" else LinearOracle(batchnorm=adapts)
     certificates = certify(oracle.model, oracle.domain, certifier, seed=0)
-    known = certificates.norm in ("l2", "linf", "l1")
+    known = certificates.norm in ("l2", "linf", "l1", "embedding-l2")
     require(known, f"{name} certifies in {certificates.norm}, of which no truth is known")
-    if certificates.norm != "l2":
+    if certificates.norm in ("linf", "l1"):
         oracle = LinearOracle(certificates.norm, batchnorm=adapts)
         certificates = certify(oracle.model, oracle.domain, certifier, seed=0)
     require(len(certificates) == _POINTS, f"{name} gives {len(certificates)} certificates for {_POINTS} samples")
@@ -93,7 +100,7 @@ def check_certifier(certifier: Certifier, *, workers: bool = False) -> None:
     _check_record(name, certifier, oracle, certificates)
 
 
-def _check_record(name: str, certifier: Certifier, oracle: LinearOracle, certificates: Certificates) -> None:
+def _check_record(name: str, certifier: Certifier, oracle: Oracle, certificates: Certificates) -> None:
     """What a verifier needs: radii that follow from the record, and a classifier that can be attacked."""
     derived = np.where(certificates.skipped, 0.0, certifier.rederive(certificates))
     require(bool(np.allclose(derived, certificates.radius)), f"{name}: radii do not follow from what is recorded")
@@ -113,7 +120,7 @@ def _check_columns(name: str, certificates: Certificates) -> None:
     require(bool(tied), f"{name} certifies a sample that is a tie")
 
 
-def _check_truth(name: str, certifier: Certifier, oracle: LinearOracle) -> None:
+def _check_truth(name: str, certifier: Certifier, oracle: Oracle) -> None:
     """One sample a seed: certificates that share noise are dependent, and counting them would prove nothing."""
     above, alpha, certified = 0, 0.0, 0
     for seed in range(_SEEDS):
@@ -130,7 +137,7 @@ def _check_truth(name: str, certifier: Certifier, oracle: LinearOracle) -> None:
 
 
 def _check_invariance(
-    name: str, certifier: Certifier, oracle: LinearOracle, certificates: Certificates, workers: bool
+    name: str, certifier: Certifier, oracle: Oracle, certificates: Certificates, workers: bool
 ) -> None:
     backwards = np.arange(_POINTS)[::-1]
     reversed_ = certify(oracle.model, oracle.domain.subset(backwards), certifier, seed=0)
@@ -151,7 +158,7 @@ def _check_invariance(
         require(_same(spread, certificates), f"{name}: the number of workers changes certificates")
 
 
-def _check_refusal(name: str, certifier: Certifier, oracle: LinearOracle) -> None:
+def _check_refusal(name: str, certifier: Certifier, oracle: Oracle) -> None:
     class Random(nn.Module):
         def forward(self, inputs: Tensor) -> Tensor:
             return torch.rand(len(inputs), 2)

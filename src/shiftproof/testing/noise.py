@@ -20,6 +20,8 @@ from shiftproof.testing.require import require, require_method
 __all__ = ["check_noise"]
 
 _SHAPE = (3, 12, 10)
+_EMBEDDED = (7, 5)
+"""Tokens and numbers of each, for noise on embeddings."""
 _COUNT = 6
 _WIDTH = 120
 _TEXTS = (
@@ -42,15 +44,16 @@ def check_noise(noise: Noise) -> None:
     A frozen dataclass that can be written down and made again; draws of the size it states; no change for parameters of
     0; an image that depends on its own parameters only; radii that shrink with the votes against a class, and say
     nothing without a majority; in l2, l1 and linf none above the true one of linear classifiers of the parameters. Of
-    text: rows of bytes that are texts as they are kept again, whatever parameters of 0 do.
+    text: rows of bytes that are texts as they are kept again, whatever parameters of 0 do. Noise on embeddings is
+    checked as one on images is.
     """
     name = type(noise).__name__
     require(isinstance(noise, Noise), f"{name} should derive from shiftproof.perturbations.noise.Noise")
     require_method(noise)
     _check_facts(name, noise)
-    _check_texts(name, noise) if noise.kind == "text" else _check_images(name, noise)
+    _check_texts(name, noise) if len(_shape(noise)) == 1 else _check_images(name, noise)
     _check_radius(name, noise)
-    if noise.norm in DUALS:
+    if _order(noise) in DUALS:
         _check_truth(name, noise)
 
 
@@ -59,14 +62,26 @@ def _check_facts(name: str, noise: Noise) -> None:
     require(0 < noise.scale < math.inf, f"{name} has the scale {noise.scale!r}; it should be a finite number above 0")
     require(bool(noise.norm and noise.units), f"{name} does not say in which norm and units its radius is")
     require("radius" in noise.claim, f"{name} does not say in its claim what holds below the radius")
-    shape = (_WIDTH,) if noise.kind == "text" else _SHAPE
+    shape = _shape(noise)
     size = noise.size(shape)
     require(isinstance(size, int) and size > 0, f"{name} draws {size!r} numbers for an input of shape {shape}")
 
 
+def _shape(noise: Noise) -> tuple[int, ...]:
+    """Of an input to try it on: an image, a row of bytes, or embeddings of tokens."""
+    if noise.embedded:
+        return _EMBEDDED
+    return (_WIDTH,) if noise.kind == "text" else _SHAPE
+
+
+def _order(noise: Noise) -> str:
+    """The norm of its parameters: l2 for that of embeddings."""
+    return noise.norm.removeprefix("embedding-") if noise.embedded else noise.norm
+
+
 def _check_texts(name: str, noise: Noise) -> None:
     texts = encode(_TEXTS, _WIDTH)
-    parameters = _parameters(noise, len(texts), (_WIDTH,))
+    parameters = _parameters(noise, len(texts))
     noisy = _check_apply(name, noise, texts, parameters)
     require(not torch.equal(noisy, texts), f"{name} changes nothing")
     for text in decode(noisy):
@@ -74,8 +89,9 @@ def _check_texts(name: str, noise: Noise) -> None:
 
 
 def _check_images(name: str, noise: Noise) -> None:
-    images = torch.rand(_COUNT, *_SHAPE, generator=torch_generator(0, "testing", "noise"))
-    zeros = torch.zeros(_COUNT, noise.size(_SHAPE))
+    shape = _shape(noise)
+    images = torch.rand(_COUNT, *shape, generator=torch_generator(0, "testing", "noise"))
+    zeros = torch.zeros(_COUNT, noise.size(shape))
     unchanged = noise.apply(images, zeros)
     shown = f"{tuple(unchanged.shape)} of {unchanged.dtype}"
     same_form = unchanged.shape == images.shape and unchanged.dtype == images.dtype
@@ -121,7 +137,7 @@ def _check_radius(name: str, noise: Noise) -> None:
 
 def _check_truth(name: str, noise: Noise) -> None:
     """Planes through the parameters: symmetric noise does not move them, so that their distance is the true radius."""
-    parameters, size = _parameters(noise, _DRAWS).double().numpy(), noise.size(_SHAPE)
+    parameters, size = _parameters(noise, _DRAWS).double().numpy(), noise.size(_shape(noise))
     generator = numpy_generator(0, "testing", "noise", "planes")
     planes = [np.eye(size)[0], np.ones(size), *generator.standard_normal((3, size))]
     for weights in planes:
@@ -130,14 +146,14 @@ def _check_truth(name: str, noise: Noise) -> None:
             margin = part * float(along.std())
             miss = upper_bound(int((along < -margin).sum()), _DRAWS, _ALPHA)
             radius = float(noise.radius(miss, miss))
-            truth = margin / float(np.linalg.norm(weights, DUALS[noise.norm]))
+            truth = margin / float(np.linalg.norm(weights, DUALS[_order(noise)]))
             require(
                 radius <= truth * (1 + 1e-9), f"{name} gives the radius {radius:.4g}, where the truth is {truth:.4g}"
             )
 
 
-def _parameters(noise: Noise, count: int, shape: tuple[int, ...] = _SHAPE) -> Tensor:
-    draws = draw(noise, shape, count, numpy_generator(0, "testing", "noise", "draws"))
+def _parameters(noise: Noise, count: int) -> Tensor:
+    draws = draw(noise, _shape(noise), count, numpy_generator(0, "testing", "noise", "draws"))
     return torch.from_numpy(draws * noise.scale).float()
 
 

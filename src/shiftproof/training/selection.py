@@ -14,6 +14,7 @@ from shiftproof.attacks import Smoothed
 from shiftproof.attacks.attack import attack_samples
 from shiftproof.domains import Domain, Domains, validation_part
 from shiftproof.errors import UsageError
+from shiftproof.models.text import EmbeddedTexts, noise_shape
 from shiftproof.objectives import OBJECTIVES, Objective, Recipe
 from shiftproof.objectives.objective import Selection
 from shiftproof.perturbations.noise import Noise, draw
@@ -109,7 +110,7 @@ class Validation:
             return {kind: self.clean(model)}
         noise = self.objective.noise
         assert noise is not None
-        found = {name: self._noisy(noise, name) for name in self.samples}
+        found = {name: self._noisy(model, noise, name) for name in self.samples}
         return {kind: {domain.name: self._accuracy(model, domain, found[domain.name]) for domain in self.domains}}
 
     def clean(self, model: nn.Module) -> dict[str, float]:
@@ -134,27 +135,34 @@ class Validation:
         votes = victim.votes if isinstance(victim, Smoothed) else 1
         return int(2 * attack.passes * victim.passes + 2 * votes)
 
-    def _accuracy(self, model: nn.Module, domain: Domain, change: Callable[[Tensor], Tensor] | None = None) -> float:
-        device, answers = _device(model), []
+    def _accuracy(self, model: nn.Module, domain: Domain, under: Callable[[Tensor], Tensor] | None = None) -> float:
+        """By the logits of the model, or of what it is `under`; of numbers that it predicts, their correlation."""
+        answers, outputs_of = [], under or (lambda inputs: self._logits(model, inputs))
         with torch.no_grad():
             for block in domain.blocks:
-                inputs, _ = domain.take(block)
-                inputs = to_layout((inputs if change is None else change(inputs)).to(device), self.layout)
-                outputs = model(inputs)
+                outputs = outputs_of(domain.take(block)[0])
                 answers.append((outputs[:, 0] if domain.is_regression else outputs.argmax(1)).cpu().numpy())
         if domain.is_regression:
             return pearson(domain.labels, np.concatenate(answers)) if len(domain) > 1 else 0.0
         return float((np.concatenate(answers) == domain.labels).mean())
 
-    def _noisy(self, noise: Noise, domain: str) -> Callable[[Tensor], Tensor]:
+    def _logits(self, model: nn.Module, inputs: Tensor) -> Tensor:
+        logits: Tensor = model(to_layout(inputs.to(_device(model)), self.layout))
+        return logits
+
+    def _noisy(self, model: nn.Module, noise: Noise, domain: str) -> Callable[[Tensor], Tensor]:
+        """The model's logits of inputs under noise."""
         # the same draws at every evaluation: what differs is the model
         generator = numpy_generator(self.seed, "noisy validation", domain)
 
-        def apply(inputs: Tensor) -> Tensor:
-            draws = draw(noise, tuple(inputs.shape[1:]), len(inputs), generator) * noise.scale
-            return noise.apply(inputs, torch.from_numpy(draws).to(inputs))
+        def logits_of(inputs: Tensor) -> Tensor:
+            shape = noise_shape(noise, model, tuple(inputs.shape[1:]))
+            draws = torch.from_numpy(draw(noise, shape, len(inputs), generator) * noise.scale).to(inputs)
+            if noise.embedded:
+                return EmbeddedTexts.of(model, inputs).moved(draws)
+            return self._logits(model, noise.apply(inputs, draws))
 
-        return apply
+        return logits_of
 
     def _robust(self, model: nn.Module, domain: Domain) -> float:
         attack = self.objective.attack

@@ -18,6 +18,7 @@ from shiftproof.certification.sampling.engine import sample
 from shiftproof.certification.sampling.estimate import estimate_sampling
 from shiftproof.certification.sampling.setting import Setting
 from shiftproof.errors import UsageError
+from shiftproof.models.text import noise_shape
 from shiftproof.perturbations.threat import size_text
 from shiftproof.types import Cost, FloatArray
 
@@ -48,14 +49,18 @@ class RandomizedSmoothing(Setting):
     """
 
     def applies(self, job: Job) -> str:
-        """To any frozen classifier."""
+        """To any frozen classifier; noise on embeddings to one with an encoder of text."""
         most = self.largest_radius(job.classes)
         if most <= 0:
             raise UsageError(f"{self.n} votes can't certify anything at alpha {self.alpha:g}; give a larger n")
-        self.noise.size(job.domain.shape)
+        self.check_model(job.model, job.domain)
+        if self.noise.embedded and job.backend != "torch":
+            raise UsageError(f"{self.title} acts inside the model, which backend {job.backend!r} does not take apart")
+        self.noise.size(noise_shape(self.noise, job.model, job.domain.shape))
         grid_of(self.noise)
         limit = size_text(int(most), self.norm) if self.norm == "edits" else f"{most:.4g}"
-        return f"any frozen classifier can be smoothed; with n = {self.n:,} no radius can exceed {limit}"
+        who = "a frozen classifier with an encoder of text" if self.noise.embedded else "any frozen classifier"
+        return f"{who} can be smoothed; with n = {self.n:,} no radius can exceed {limit}"
 
     def certify(self, job: Job) -> Certificates:
         """Certificates for every sample of the job's domain."""

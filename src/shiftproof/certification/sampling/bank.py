@@ -17,7 +17,7 @@ from shiftproof.perturbations.noise import Noise, draw
 from shiftproof.rng import numpy_generator
 from shiftproof.types import FloatArray
 
-__all__ = ["CHOOSING", "COUNTING", "Block", "blocks", "draw_block", "grid_of", "off_grid", "on_grid"]
+__all__ = ["CHOOSING", "COUNTING", "Block", "blocks", "check_exact", "draw_block", "grid_of", "off_grid", "on_grid"]
 
 CHOOSING, COUNTING = "class choice", "certification"
 """What noise is for; the two never share a draw."""
@@ -26,6 +26,8 @@ PIXEL_GRID = 65_280
 """Steps in a unit of pixel values: 256 between two levels of eight bits."""
 PARAMETER_GRID = 65_536
 """Steps in a unit of a deformation's parameters."""
+EMBEDDING_GRID = 262_144
+"""Steps in a unit of a model's embedding: numbers up to 64 are exact, and long texts are hardly off the grid."""
 
 SMALLEST, FIRST, LARGEST, BLOCK_BYTES = 16, 128, 1_024, 32 << 20
 _FLOAT32_ROUNDING = 2.0**-24
@@ -63,10 +65,23 @@ def draw_block(noise: Noise, shape: tuple[int, ...], block: Block, seed: int, pu
 
 def grid_of(noise: Noise) -> int:
     """Steps of the grid in one unit of what the noise moves."""
-    grid = PIXEL_GRID if noise.additive else PARAMETER_GRID
-    if LARGEST_DRAW * noise.scale * grid > _LARGEST_EXACT - grid:
+    grid = EMBEDDING_GRID if noise.embedded else PIXEL_GRID if noise.additive else PARAMETER_GRID
+    if noise.embedded:
+        check_exact(noise, 0.0)
+    elif LARGEST_DRAW * noise.scale * grid > _LARGEST_EXACT - grid:
         raise UsageError(f"{noise!r} is too wide: inputs are in [0, 1], and noise above 20 leaves nothing of them")
     return grid
+
+
+def check_exact(noise: Noise, largest: float) -> None:
+    """Refuse noise on embeddings whose numbers are up to `largest` where float32 could not add the two exactly."""
+    most = _LARGEST_EXACT / EMBEDDING_GRID
+    if largest + LARGEST_DRAW * noise.scale > most:
+        reach = f"numbers of its embeddings up to {largest:.4g}" if largest else "embeddings"
+        raise UsageError(
+            f"{noise!r} is too wide for this model: {reach} and noise up to {LARGEST_DRAW} sigma should stay below "
+            f"{most:g}, where sums are exact; give a smaller sigma, or scale the embedding down"
+        )
 
 
 def on_grid(values: FloatArray, grid: int) -> FloatArray:

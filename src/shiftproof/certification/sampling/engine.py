@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
 from shiftproof.certification.certificates import Certificates, certified_rows
 from shiftproof.certification.certifier import Job, Memory
@@ -18,17 +18,17 @@ from shiftproof.certification.checks import reference_inputs
 from shiftproof.certification.facts import facts_of
 from shiftproof.certification.guarantees import smoothing_guarantee
 from shiftproof.certification.sampling.bank import CHOOSING, COUNTING, Block, blocks, draw_block, off_grid
+from shiftproof.certification.sampling.embedded import EmbeddedVoter, off_grid_texts
 from shiftproof.certification.sampling.plain import Compared, PlainVotes
 from shiftproof.certification.sampling.setting import Setting
 from shiftproof.certification.sampling.spot_check import spot_check
 from shiftproof.certification.sampling.tally import Choice, Tally, choose_classes
 from shiftproof.certification.sampling.voting import Voter
-from shiftproof.domains import Domain
 from shiftproof.errors import NotAFunction, UsageError
 from shiftproof.execution import pickled, progress_bar, run_shards, single_threaded
 from shiftproof.models.prepared.prepare import Prepared, prepare
 from shiftproof.models.reference import Reference
-from shiftproof.perturbations.noise import Noise
+from shiftproof.models.text import noise_shape
 from shiftproof.types import FloatArray, IntArray
 
 __all__ = ["Rate", "Sampling", "Work", "measure_rate", "sample"]
@@ -55,7 +55,8 @@ def sample(
     `models` are the classifiers of the settings where they differ. Each setting chooses its own class for an image,
     unless there is a `choice` that fixes one class for all settings from the votes of all.
     """
-    if len({(setting.noise.law, setting.noise.size(job.domain.shape)) for setting in settings}) > 1:
+    shapes = {setting.noise: noise_shape(setting.noise, job.model, job.domain.shape) for setting in settings}
+    if len({(noise.law, noise.size(shape)) for noise, shape in shapes.items()}) > 1:
         raise UsageError("settings of one job share their noise: give them the same kind of noise, with any sigma")
     began = time.perf_counter()
     sampling = Sampling.of(job, settings, models, choice)
@@ -65,7 +66,10 @@ def sample(
     seconds = measure_rate(sampling).seconds(total) if job.workers > 1 else 0.0
     if job.workers > 1 and pickled(work) is None:
         warnings.warn("the model can't be sent to worker processes; it runs in this one", stacklevel=2)
-    tallies = [Tally(setting, _distance_to_grid(job.domain, setting.noise), job.classes) for setting in settings]
+    tallies = [
+        Tally(setting, sampling.distances(number, job.domain.blocks), job.classes)
+        for number, setting in enumerate(settings)
+    ]
     for key, state in job.record.done.items():
         number, image = _place(key)
         tallies[number].restore(image, state)
@@ -91,7 +95,7 @@ def sample(
         seconds = time.perf_counter() - began
         certificates = [_certificates(sampling, number, tally, seconds) for number, tally in enumerate(tallies)]
         for number, setting in enumerate(settings):
-            spot_check(job, sampling.models[number % len(sampling.models)], setting.noise, certificates[number])
+            spot_check(job, sampling.model_of(number), setting.noise, certificates[number])
     except NotAFunction:
         # its votes are those of several functions, and must not be continued
         job.record.discard()
@@ -134,6 +138,15 @@ class Sampling:
         ]
         return tuple(ready if len(ready) == len(self.settings) else ready * len(self.settings))
 
+    def model_of(self, number: int) -> nn.Module:
+        """The model of a setting."""
+        return self.models[number % len(self.models)]
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Of what noise is drawn for: inputs, or the embeddings of as many tokens as the model reads."""
+        return noise_shape(self.settings[0].noise, self.models[0], self.job.domain.shape)
+
     def check_again(self) -> None:
         """Refuse votes of models that say other things now, here, than they did before the first vote."""
         with single_threaded():
@@ -148,9 +161,13 @@ class Sampling:
     @cached_property
     def voters(self) -> tuple[Voter, ...]:
         """One for each setting."""
-        shape, classes = self.job.domain.shape, self.job.classes
         pairs = zip(self.prepared, self.settings, strict=True)
-        return tuple(Voter(prepared, setting.noise, shape, classes) for prepared, setting in pairs)
+        return tuple(self._voter(number, *pair) for number, pair in enumerate(pairs))
+
+    def _voter(self, number: int, prepared: Prepared, setting: Setting) -> Voter:
+        if setting.noise.embedded:
+            return EmbeddedVoter(prepared, setting.noise, self.shape, self.job.classes, self.model_of(number))
+        return Voter(prepared, setting.noise, self.shape, self.job.classes)
 
     @cached_property
     def plain(self) -> tuple[PlainVotes, ...]:
@@ -162,16 +179,30 @@ class Sampling:
 
     def draws(self, block: Block, purpose: str) -> Any:
         """The standard draws of a block, shared by all images and settings."""
-        return draw_block(self.settings[0].noise, self.job.domain.shape, block, self.job.seed, purpose)
+        return draw_block(self.settings[0].noise, self.shape, block, self.job.seed, purpose)
 
     def blocks(self, n: int) -> Iterator[Block]:
         """The blocks of the first `n` noise indices."""
-        return blocks(self.settings[0].noise.size(self.job.domain.shape), n)
+        return blocks(self.settings[0].noise.size(self.shape), n)
+
+    def distances(self, number: int, parts: Sequence[IntArray]) -> FloatArray:
+        """How far images, in parts of the domain, are from the grid of a setting's noise.
+
+        A deformation does not add to them, and takes them as they are.
+        """
+        domain, noise, found = self.job.domain, self.settings[number].noise, []
+        for part in parts:
+            inputs = domain.take(part)[0]
+            if noise.embedded:
+                found.append(off_grid_texts(self.model_of(number), noise, inputs))
+            else:
+                found.append(off_grid(inputs.double().numpy(), noise.norm) if noise.additive else np.zeros(len(part)))
+        return np.concatenate(found)
 
     def shards(self) -> list[IntArray]:
         """Images that share a process and its noise; how they are cut changes no vote."""
-        images, shape = len(self.job.domain), self.job.domain.shape
-        most = max(1, min(SHARD_IMAGES, SHARD_BYTES // (4 * max(1, int(np.prod(shape))))))
+        images, size = len(self.job.domain), max(np.prod(self.shape), np.prod(self.job.domain.shape))
+        most = max(1, min(SHARD_IMAGES, SHARD_BYTES // (4 * max(1, int(size)))))
         count = max(-(-images // most), min(self.job.workers, images))
         return np.array_split(np.arange(images), count)
 
@@ -193,7 +224,8 @@ class Work:
         sampling, images = self.sampling, self.shards[shard]
         settings = sampling.settings
         inputs, labels = sampling.job.domain.take(images)[0], sampling.job.domain.labels[images]
-        tallies = [Tally(s, _distances(inputs, s.noise), sampling.job.classes) for s in settings]
+        distances = [sampling.distances(number, [images]) for number in range(len(settings))]
+        tallies = [Tally(s, far, sampling.job.classes) for s, far in zip(settings, distances, strict=True)]
         for number, tally in enumerate(tallies):
             for place, image in enumerate(images):
                 if (state := self.before.get(f"{number}:{image}")) is not None:
@@ -291,12 +323,3 @@ def _certificates(sampling: Sampling, number: int, tally: Tally, seconds: float)
             job, setting, seconds, n0=setting.n0, stop=setting.stop.spec, prepared=prepared, backend=job.backend
         ),
     )
-
-
-def _distance_to_grid(domain: Domain, noise: Noise) -> FloatArray:
-    return np.concatenate([_distances(domain.take(block)[0], noise) for block in domain.blocks])
-
-
-def _distances(inputs: Tensor, noise: Noise) -> FloatArray:
-    """How far inputs are from the grid; a deformation does not add to them, and takes them as they are."""
-    return off_grid(inputs.double().numpy(), noise.norm) if noise.additive else np.zeros(len(inputs))

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.attacks.victim import frozen
-from shiftproof.certification.plain_votes import noisy_copies
+from shiftproof.certification.plain_votes import noisy_logits
 from shiftproof.errors import NotAFunction
-from shiftproof.models.outputs import logits_of
 from shiftproof.perturbations.noise import Noise
 from shiftproof.rng import numpy_generator
 from shiftproof.types import FloatArray
@@ -83,9 +82,9 @@ class PlainVotes:
         )
         found = Compared()
         if len(chosen):
-            copies = noisy_copies(self.noise, image, draws[chosen])
             with torch.no_grad(), frozen(self.model):
-                logits = torch.cat([logits_of(self.model, one[None]).double().cpu() for one in copies])
+                each = [noisy_logits(self.model, self.noise, image, draws[row : row + 1]) for row in chosen.tolist()]
+            logits = torch.cat(each).double().cpu()
             top = logits.topk(2, 1)
             found.leads = (top.values[:, 0] - top.values[:, 1]).nan_to_num(0, 0, 0).tolist()
             found.sizes = top.values.abs().amax(1).nan_to_num(0, 0, 0).tolist()

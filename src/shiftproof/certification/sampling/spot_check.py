@@ -12,6 +12,7 @@ from shiftproof.certification.certificates import Certificates
 from shiftproof.certification.certifier import Job
 from shiftproof.certification.plain_votes import count_votes, standard_noise
 from shiftproof.errors import NotAFunction
+from shiftproof.models.text import noise_shape
 from shiftproof.perturbations.noise import Noise
 from shiftproof.rng import numpy_generator
 
@@ -37,7 +38,7 @@ def spot_check(job: Job, model: nn.Module, noise: Noise, certificates: Certifica
     chosen = surest[: max(1, most // VOTES)]
     if not len(chosen):
         return
-    size = noise.size(job.domain.shape)
+    size = noise.size(noise_shape(noise, model, job.domain.shape))
     draws = standard_noise(noise.law, size, VOTES, numpy_generator(job.seed, "spot check", noise.law, size))
     inputs = job.domain.take(chosen)[0]
     with torch.no_grad(), frozen(model):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,34 +48,34 @@ class Voter:
             return self._layer.of_noise(steps)
         return self._to_layout(steps.float().view(-1, *self.shape))
 
-    def place_image(self, image: Tensor) -> Tensor:
+    def place_image(self, image: Tensor) -> Any:
         """An image (1 x shape), in the form in which it meets every block of noise."""
         if not self.noise.additive:
             return image
         steps = torch.from_numpy(on_grid(image.double().numpy(), grid_of(self.noise)))
         return self._to_layout(steps.float()) if self._layer is None else self._layer.of_input(steps)
 
-    def outputs(self, image: Tensor, noise: Tensor, count: int) -> Tensor:
+    def outputs(self, image: Any, noise: Tensor, count: int) -> Tensor:
         """What the model says of the first `count` samples of a placed block (count x outputs).
 
         The model sees whole slices, always the same ones, so that what it says of a sample depends on nothing else.
         """
-        step, grid = min(self.prepared.slice_size, len(noise)), grid_of(self.noise)
-        outputs = []
+        step = min(self.prepared.slice_size, len(noise))
         # not inference mode: a model may take gradients in its forward pass
         with torch.no_grad():
-            for start in range(0, count, step):
-                piece = noise[start : start + step]
-                if not self.noise.additive:
-                    outputs.append(self.prepared(self._to_layout(self.noise.apply(image, piece))))
-                elif self._layer is not None:
-                    outputs.append(self.prepared.rest(self._layer.value(piece + image)))
-                else:
-                    # both are whole numbers, so that the sum is exact and the quotient a function of it alone
-                    outputs.append(self.prepared((piece + image).div_(grid)))
-            return torch.cat(outputs)[:count]
+            pieces = [noise[start : start + step] for start in range(0, count, step)]
+            return torch.cat([self.evaluate(image, piece) for piece in pieces])[:count]
 
-    def winners(self, image: Tensor, noise: Tensor, count: int) -> Tensor:
+    def evaluate(self, image: Any, piece: Tensor) -> Tensor:
+        """What the model says of a placed image under a slice of placed noise."""
+        if not self.noise.additive:
+            return self.prepared(self._to_layout(self.noise.apply(image, piece)))
+        if self._layer is not None:
+            return self.prepared.rest(self._layer.value(piece + image))
+        # both are whole numbers, so that the sum is exact and the quotient a function of it alone
+        return self.prepared((piece + image).div_(grid_of(self.noise)))
+
+    def winners(self, image: Any, noise: Tensor, count: int) -> Tensor:
         """The class that wins on each of the first `count` samples of a placed block."""
         top, winners = self.outputs(image, noise, count).max(1)
         if not bool(torch.isfinite(top).all()):
@@ -85,7 +86,7 @@ class Voter:
         """How often each class is among the winners."""
         return torch.bincount(winners, minlength=self.classes).numpy()
 
-    def votes(self, image: Tensor, noise: Tensor, count: int) -> IntArray:
+    def votes(self, image: Any, noise: Tensor, count: int) -> IntArray:
         """How often each class wins on the first `count` samples of a placed block."""
         return self.count(self.winners(image, noise, count))
 

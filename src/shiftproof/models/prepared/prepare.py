@@ -219,4 +219,16 @@ def _in_torch(rest: nn.Module, precision: Precision) -> Callable[[Tensor], Tenso
     rest.to(torch.bfloat16)
     if head is not None:
         head.to(torch.float32)
-    return lambda inputs: rest(inputs.to(torch.bfloat16)).to(torch.float32)
+    return _InBF16(rest)
+
+
+class _InBF16(nn.Module):
+    """A network whose weights are in bfloat16, for inputs and logits in float32."""
+
+    def __init__(self, rest: nn.Module) -> None:
+        super().__init__()
+        self.rest = rest
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.rest(inputs.to(torch.bfloat16))
+        return logits.to(torch.float32)

@@ -44,6 +44,9 @@ class Tokens(NamedTuple):
 class Tokeniser(ABC):
     """Turns texts into numbers; a fixed function, a part of its model."""
 
+    length: int
+    """How many tokens of a text are read at most, special ones included."""
+
     @abstractmethod
     def tokens(self, texts: Sequence[str]) -> Tokens:
         """Tokens of texts or pairs of texts; what is beyond the model's length is cut off at the end."""

@@ -2,6 +2,7 @@
 
 from shiftproof.perturbations.noise.affine import Affine
 from shiftproof.perturbations.noise.dct import DCT
+from shiftproof.perturbations.noise.embedding_gaussian import EmbeddingGaussian
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.perturbations.noise.noise import NOISES, Noise, NoiseOption, as_noise, draw, label
 from shiftproof.perturbations.noise.rotation import Rotation
@@ -14,6 +15,7 @@ __all__ = [
     "DCT",
     "NOISES",
     "Affine",
+    "EmbeddingGaussian",
     "Gaussian",
     "Noise",
     "NoiseOption",

@@ -37,6 +37,8 @@ class Noise(Method, ABC):
     """Standard draws are normal with variance 1, or uniform between -1 and 1."""
     additive: ClassVar[bool] = True
     """Whether the noise is added to the input itself; otherwise it moves the parameters of a deformation."""
+    embedded: ClassVar[bool] = False
+    """Whether what it changes are the embeddings of a text's tokens (tokens x width), behind a model's first layer."""
 
     @property
     @abstractmethod

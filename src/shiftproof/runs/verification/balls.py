@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,13 +12,15 @@ from shiftproof.attacks.attack import overturn
 from shiftproof.attacks.pgd import PGD
 from shiftproof.attacks.spatial import Spatial
 from shiftproof.certification import Certificates
-from shiftproof.certification.certified_classifier import CertifiedClassifier, CertifiedVote, behind, lead_of
+from shiftproof.certification.certified_classifier import CertifiedClassifier, CertifiedVote, Judgement
 from shiftproof.perturbations.deformation import Deformation
 from shiftproof.perturbations.noise import NOISES
 from shiftproof.perturbations.threat import Threat
 from shiftproof.rng import numpy_generator
 from shiftproof.runs.verification.case import WRONGLY_BROKEN, Case, finding
 from shiftproof.runs.verification.edits import edit_texts
+from shiftproof.runs.verification.embeddings import move_embeddings
+from shiftproof.runs.verification.shifts import judge_shifts
 from shiftproof.types import Finding, FloatArray, IntArray
 
 __all__ = ["attack_balls"]
@@ -35,6 +36,9 @@ def attack_balls(case: Case, classifier: CertifiedClassifier, chosen: IntArray, 
     if rows.norm == "edits":
         lead, broken = edit_texts(case, classifier, rows, inputs)
         where = "by no more edits than they allow, by a greedy search and at random"
+    elif isinstance(classifier, CertifiedVote) and classifier.noise.embedded:
+        lead, broken = move_embeddings(case, classifier, rows, inputs, rows.radius * INSIDE)
+        where = "inside their balls of embeddings, by gradient and at random"
     elif isinstance(classifier, CertifiedVote) and not classifier.noise.additive:
         lead, broken = _shifted(case, classifier, rows, inputs)
         where = "inside their radii, by a search over parameters and at random ones"
@@ -68,7 +72,7 @@ def attack_balls(case: Case, classifier: CertifiedClassifier, chosen: IntArray, 
         yield finding("pass", "attacked", case, message, **evidence)
 
 
-def _shifted(case: Case, classifier: CertifiedVote, rows: Certificates, inputs: torch.Tensor) -> Any:
+def _shifted(case: Case, classifier: CertifiedVote, rows: Certificates, inputs: torch.Tensor) -> Judgement:
     """Deformations inside the one interpolation: the worst that a search finds, and random ones at the edge."""
     radii = rows.radius * INSIDE
     # a noise from outside the catalogue has no name by which to search
@@ -80,12 +84,7 @@ def _shifted(case: Case, classifier: CertifiedVote, rows: Certificates, inputs: 
         direction = generator.standard_normal((len(rows), size))
         norms = np.abs(direction).sum(1) if rows.norm == "l1" else np.linalg.norm(direction, axis=1)
         tried.append(direction / norms[:, None] * radii[:, None])
-    leads, broken = [], []
-    for shifts in tried:
-        counts = classifier.counts(inputs, shifts)
-        leads.append(lead_of(counts / classifier.votes, rows.prediction))
-        broken.append(behind(counts, rows.prediction, WRONGLY_BROKEN / len(rows) / len(tried)))
-    return np.min(leads, axis=0), np.any(broken, axis=0)
+    return judge_shifts(classifier, rows, inputs, tried)
 
 
 def _worst_shifts(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shiftproof.certification.certified_classifier import Mask
-from shiftproof.certification.plain_votes import PIXEL_STEPS
+from shiftproof.certification.plain_votes import EMBEDDING_STEPS, PIXEL_STEPS, TokenPlaces, token_places
 from shiftproof.errors import ShiftproofError
 from shiftproof.runs.verification.case import SAME, Case, finding
 from shiftproof.types import Finding, FloatArray
@@ -140,6 +140,9 @@ def _same_words(one: str, other: str) -> bool:
 def _off_grid(case: Case) -> FloatArray:
     noise = case.certifier.noise
     domain = case.job.domain
+    if noise is not None and noise.embedded:
+        texts = (text for block in domain.blocks for text in domain.take(block)[0])
+        return np.array([_tokens_off_grid(token_places(case.job.model, text)) for text in texts])
     if noise is not None and not noise.additive:
         return np.zeros(len(domain))
     return np.concatenate([_distance_to_grid(domain.take(block)[0].numpy(), case) for block in domain.blocks])
@@ -151,3 +154,9 @@ def _distance_to_grid(inputs: Any, case: Case) -> FloatArray:
     apart[apart <= 2.0**-24] = 0.0
     order = 1 if case.certificates.norm == "l1" else 2
     return np.asarray(np.linalg.norm(apart.reshape(len(apart), -1), order, axis=1))
+
+
+def _tokens_off_grid(text: TokenPlaces) -> float:
+    """How far a text's own tokens are from multiples of 1/262144, all together."""
+    at = text.at[text.own]
+    return float(np.sqrt(((at - np.rint(at * EMBEDDING_STEPS) / EMBEDDING_STEPS) ** 2).sum()))

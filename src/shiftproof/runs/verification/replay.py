@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from shiftproof.attacks.victim import frozen
 from shiftproof.certification.certifiers.median_classifier import CertifiedMedian
 from shiftproof.certification.plain_votes import count_votes, standard_noise
+from shiftproof.models.text import noise_shape
 from shiftproof.perturbations.noise import Noise
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.rng import numpy_generator
@@ -44,7 +45,7 @@ def replayed_votes(voters: Sequence[tuple[nn.Module, Noise]], inputs: Tensor, se
     """Votes for every class (voters x N x K) of inputs (N x shape) with their own noise, `drawn` (voters x N) each."""
     counts = []
     for (model, noise), numbers in zip(voters, drawn, strict=True):
-        size = noise.size(tuple(inputs.shape[1:]))
+        size = noise.size(noise_shape(noise, model, tuple(inputs.shape[1:])))
         with frozen(model):
             rows = [
                 np.sum(
