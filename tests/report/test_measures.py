@@ -14,6 +14,7 @@ from shiftproof.evidence.checks import constant_findings
 from shiftproof.evidence.order import order_findings, order_summary
 from shiftproof.evidence.titles import certificate_titles
 from shiftproof.perturbations.threat import eps_text
+from shiftproof.report.accuracy import accuracy_table
 from shiftproof.report.certified import series_of_evidence
 from shiftproof.report.measures import measures_of
 from shiftproof.report.requirements import Certifiable, Measurable, Requirement
@@ -196,15 +197,30 @@ class TestSeveralTargets:
         assert "12% of those of sketch" in first.message
         assert "5% of those of cartoon" in second.message
 
-    def test_a_note_is_about_the_domains_that_a_figure_rests_on(self, evidence: Evidence) -> None:
-        known = [
-            Measurement({**one.facts, "seen_in_training": "yes" if one.domain == "sketch" else "no"}, one.table)
-            for one in evidence
-        ]
-        table = side_by_side(Evidence(known), ["photo"], ["sketch", "cartoon"])
-        assert table.figures()[0]["gap_seen_in_training"] == {"sketch": "yes", "cartoon": "no"}
-        _, *cells = table.to_table({}).rows[0].cells
-        assert ["seen in training" in str(cell) for cell in cells] == [True, True, False, False, False]
+    @pytest.mark.parametrize(
+        ("seen", "noted"),
+        [
+            # sketch, its gap, cartoon, its gap, photo
+            ("sketch", [True, True, False, False, False]),
+            ("cartoon", [False, False, True, True, False]),
+            ("photo", [False, True, False, True, True]),
+        ],
+    )
+    def test_a_note_is_about_the_domains_that_a_figure_rests_on(
+        self, evidence: Evidence, seen: str, noted: list[bool]
+    ) -> None:
+        known = Evidence(
+            [
+                Measurement({**one.facts, "seen_in_training": "yes" if one.domain == seen else "no"}, one.table)
+                for one in evidence
+            ]
+        )
+        table = side_by_side(known, ["photo"], ["sketch", "cartoon"])
+        gaps = {target: "yes" if seen in ("photo", target) else "no" for target in ("sketch", "cartoon")}
+        assert table.figures()[0]["gap_seen_in_training"] == gaps
+        for shown in (table.to_table({}), accuracy_table(known, ["photo"], ["sketch", "cartoon"]).to_table("t", {})):
+            _, *cells = shown.rows[0].cells
+            assert ["seen in training" in str(cell) for cell in cells] == noted
 
     def test_nothing_certified_on_sources_and_one_target(self) -> None:
         parts = [

@@ -148,8 +148,8 @@ def domain_columns(sources: Sequence[str], targets: Sequence[str]) -> list[Colum
     """The columns of tables by domain, in one order wherever they are shown: every target with what is lost there,
     then the sources.
     """
-    lost = [Column(target, (*sources, target), gap) for target in targets for gap in (False, True)]
-    return [*lost, *(Column(source, (source,)) for source in sources)]
+    pairs = [(Column(target, (target,)), Column(target, (*sources, target), gap=True)) for target in targets]
+    return [*(column for pair in pairs for column in pair), *(Column(source, (source,)) for source in sources)]
 
 
 def domain_headings(columns: Sequence[Column], targets: Sequence[str], counts: Mapping[str, int]) -> list[Heading]:
