@@ -138,7 +138,7 @@ def test_the_noise_is_that_of_the_training(saved: Path) -> None:
     record = saved.with_suffix(".json")
     card = json.loads(record.read_text())
     record.write_text(json.dumps({**card, "objective": {"name": "word-deletion", "q": 0.9}}))
-    study = audit_study("signed-reviews", ModelSource(f"file:{saved}"), "m", None, "e=0.9", {"limit": 4})
+    study = audit_study("signed-reviews", ModelSource(f"file:{saved}"), "m", None, ["e=0.9"], {"limit": 4})
     (vote,) = usual_certifiers(prepare_audit(study))
     record.write_text(json.dumps(card))
     assert vote.noise == WordDeletion(0.9)
