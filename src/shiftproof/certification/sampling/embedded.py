@@ -17,6 +17,7 @@ from shiftproof.certification.sampling.bank import EMBEDDING_GRID, check_exact, 
 from shiftproof.certification.sampling.voting import Voter
 from shiftproof.errors import UsageError
 from shiftproof.models.text import EmbeddedTexts, TextEncoder, Tokens, text_encoder_of
+from shiftproof.models.text.encoder import GROUP_TOKENS
 from shiftproof.perturbations.noise import Noise
 from shiftproof.types import FloatArray
 
@@ -50,8 +51,10 @@ class EmbeddedVoter(Voter):
 
     def place_noise(self, draws: FloatArray) -> Tensor:
         """A block of standard draws as steps, for every place at which a token can be."""
-        steps = torch.from_numpy(on_grid(draws * self.noise.scale, EMBEDDING_GRID))
-        return steps.float().view(-1, *self.shape)
+        # in place: a block is as large as that of large images
+        steps = draws * self.noise.scale
+        steps *= EMBEDDING_GRID
+        return torch.from_numpy(np.rint(steps, out=steps)).float().view(-1, *self.shape)
 
     def place_image(self, image: Tensor) -> PlacedText:
         """A text (1 x bytes), in the form in which it meets every block of noise."""
@@ -60,6 +63,11 @@ class EmbeddedVoter(Voter):
             clean = texts.embed()[0].cpu()
         steps = torch.from_numpy(on_grid(clean.double().numpy(), EMBEDDING_GRID)).float()
         return PlacedText(image, Tokens(*(part.cpu() for part in texts.tokens)), clean.float(), steps)
+
+    def slice_size(self, image: PlacedText) -> int:
+        """As many samples as an encoder reads at once of texts that long."""
+        fitting = max(1, GROUP_TOKENS // len(image.steps))
+        return 1 << (fitting.bit_length() - 1)
 
     def evaluate(self, image: PlacedText, piece: Tensor) -> Tensor:
         """Logits of the fast copy, given the sums in place of its own embeddings."""

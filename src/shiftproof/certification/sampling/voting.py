@@ -60,11 +60,15 @@ class Voter:
 
         The model sees whole slices, always the same ones, so that what it says of a sample depends on nothing else.
         """
-        step = min(self.prepared.slice_size, len(noise))
+        step = min(self.slice_size(image), len(noise))
         # not inference mode: a model may take gradients in its forward pass
         with torch.no_grad():
             pieces = [noise[start : start + step] for start in range(0, count, step)]
             return torch.cat([self.evaluate(image, piece) for piece in pieces])[:count]
+
+    def slice_size(self, image: Any) -> int:
+        """How many samples the model sees at once: a power of two that depends on nothing but model and image."""
+        return self.prepared.slice_size
 
     def evaluate(self, image: Any, piece: Tensor) -> Tensor:
         """What the model says of a placed image under a slice of placed noise."""
