@@ -9,14 +9,16 @@ from torch import nn
 
 from shiftproof.certification.certifier import CERTIFIERS, Certifier, Job, Memory
 from shiftproof.certification.checks import check_classifier
+from shiftproof.certification.usual import usual_noise
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ShiftproofError
+from shiftproof.models.records import record_of
+from shiftproof.perturbations.noise import Noise
 
 __all__ = ["Explanation", "explain"]
 
 _USUAL = {"sigma": 0.25, "sigmas": (0.25, 0.5)}
 """For certifiers that can't be made without a scale."""
-_NOISES = {"image": "gaussian:0.25", "text": "word-deletion:0.8"}
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,15 @@ def explain(
 ) -> list[Explanation]:
     """For each certifier of the catalogue, or those given, whether it applies to `model` on samples like `domain`'s.
 
+    A vote is tried under the noise that the model was trained with, if it carries a record that says so.
+
     >>> import numpy as np
     >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2)).eval()
     >>> domain = Domain.from_arrays("d", np.zeros((2, 1, 2, 2), np.uint8), [0, 1], ["a", "b"])
     >>> [one.certifier for one in explain(model, domain) if one.applies]
     ['lipschitz-margin', 'median-smoothing', 'randomized-smoothing']
     """
-    tried = list(_usual(domain.kind)) if certifiers is None else list(certifiers)
+    tried = list(_usual(usual_noise(domain.kind, record_of(model)))) if certifiers is None else list(certifiers)
     return [_explain_one(one, model, domain, calibration) for one in tried]
 
 
@@ -62,9 +66,9 @@ def _explain_one(certifier: Certifier, model: nn.Module, domain: Domain, calibra
     return Explanation(name, certifier.title, repr(certifier), applies, why)
 
 
-def _usual(kind: str) -> Iterator[Certifier]:
+def _usual(noise: Noise) -> Iterator[Certifier]:
     for entry in CERTIFIERS:
-        usual = {"noise": _NOISES[kind], **_USUAL}
+        usual = {"noise": noise, **_USUAL}
         options = {key: value for key, value in usual.items() if entry.options.get(key) is ...}
         yield CERTIFIERS.create(entry.name, options)
         # representations need an encoder, logits do not

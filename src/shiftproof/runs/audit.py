@@ -15,13 +15,12 @@ from shiftproof.certification import Certifier
 from shiftproof.certification.bounds.representations import linear_parts
 from shiftproof.certification.certifiers.latent_margin import LatentMargin
 from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
+from shiftproof.certification.usual import usual_noise
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ShiftproofError, UsageError
 from shiftproof.execution import Mode, as_list, as_path, check_count, check_running, check_text
 from shiftproof.models.outputs import check_copyable
 from shiftproof.perturbations.balls import as_ball
-from shiftproof.perturbations.noise.gaussian import Gaussian
-from shiftproof.perturbations.noise.word_deletion import WordDeletion
 from shiftproof.perturbations.threat import Ball
 from shiftproof.probes.corrupt import as_corruptions, as_severities
 from shiftproof.report.requirements import Requirement
@@ -179,10 +178,10 @@ def usual_certifiers(prepared: Prepared) -> list[Certifier]:
     constant. The noise is Gaussian, and of text word deletion.
     """
     ((name, model),) = prepared.models.items()
-    trained = prepared.cards[name].get("objective") or {}
-    if prepared.data.sources.kind == "text":
-        return [RandomizedSmoothing(WordDeletion(trained.get("q") or WordDeletion.usual))]
-    vote: list[Certifier] = [RandomizedSmoothing(Gaussian(trained.get("sigma") or Gaussian.usual))]
+    kind = prepared.data.sources.kind
+    vote: list[Certifier] = [RandomizedSmoothing(usual_noise(kind, prepared.cards[name]))]
+    if kind == "text":
+        return vote
     try:
         parts = linear_parts(model, prepared.data.sources.shape, "l2", needs_split=True)
     except ShiftproofError:
