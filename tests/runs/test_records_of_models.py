@@ -147,3 +147,5 @@ def test_a_saved_model_keeps_its_record(trained: nn.Module, sources: Domains) ->
     # who names the architecture himself may load it all the same
     named = sp.load_model("file:saved.safetensors", sources, architecture="mlp", width=8)
     assert record_of(named) == {}
+    Path("saved.json").write_text('{"of": "something else"}')
+    assert record_of(sp.load_model("file:saved.safetensors", sources, architecture="mlp", width=8)) == {}
