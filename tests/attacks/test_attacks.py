@@ -85,6 +85,12 @@ def test_threats_are_read_from_text(text: str, expected: Threat) -> None:
         (lambda: Threat("l2", math.nan), "eps is nan"),
         (lambda: Threat("l2", math.inf), "eps is inf"),
         (lambda: Threat("l2", True), "eps is True"),
+        (lambda: Threat("edits", 2), "write it as the text 'edits:2', such as sp.attacks.WordEdits('edits:2')"),  # type: ignore[arg-type]
+        (
+            lambda: Threat("embedding-l2", 1.0),  # type: ignore[arg-type]
+            "write it as the text 'embedding-l2:1.0', such as sp.attacks.EmbeddingPGD('embedding-l2:1.0')",
+        ),
+        (lambda: ATTACKS.create("pgd", {"threat": "edits:2"}), "'edits' is a change of text: write it as the text"),
         (lambda: as_threat(0.1), "the threat is 0.1; write one as 'linf:8/255'"),
         (lambda: ATTACKS.create("pgd", {"threat": "l3:1"}), "unknown norm 'l3'"),
         (lambda: ATTACKS.create("pgd"), "attack 'pgd' needs a value for 'threat'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,10 +21,14 @@ from shiftproof.certification.sampling.voting import Voter
 from shiftproof.domains import Domain
 from shiftproof.domains.texts import text_domain
 from shiftproof.errors import ModelError
+from shiftproof.evidence import EvidenceStore
 from shiftproof.models.prepared.prepare import prepare
 from shiftproof.perturbations.edits import edit_distance
 from shiftproof.perturbations.noise.noise import draw
 from shiftproof.perturbations.text import decode, plain
+from shiftproof.probes.certify import Certify
+from shiftproof.probes.probe import run_probe
+from shiftproof.runs.log_files import certificate_logs
 from shiftproof.runs.verification import Case, verify
 from shiftproof.runs.verification.edits import edit_texts
 
@@ -179,3 +184,36 @@ def test_a_model_of_text_refuses_images() -> None:
         sp.certify(model, images, sp.certifiers.RandomizedSmoothing(sp.noise.Gaussian(0.25), n=50), progress="off")
     with pytest.raises(ModelError, match="reads text"):
         sp.train(model, images, progress="off")
+
+
+def test_people_read_whole_numbers_of_edits(tmp_path: Path) -> None:
+    """In the log, in averages and in the flat table; read back, nothing is certified that was not."""
+    domain = small_domain(["", "b", "A", "A " * 4, "A " * 9, "A " * 40])
+    certifier = sp.certifiers.RandomizedSmoothing(sp.noise.WordDeletion(0.8), n=500)
+    certificates = sp.certify(Contains().eval(), domain, certifier, seed=0, progress="off")
+    edits = [int(radius) for radius in certificates.radius]
+    assert len(set(edits)) > 2
+    certificates.to_log(tmp_path / "log.tsv", domain.labels)
+    lines = (tmp_path / "log.tsv").read_text().splitlines()[1:]
+    assert [line.split("\t")[3] for line in lines] == [f"{k}.000000" for k in edits]
+    again = sp.Certificates.from_log(tmp_path / "log.tsv", norm="edits")
+    assert (again.radius <= certificates.radius).all()
+    assert np.array_equal(again.prediction, certificates.prediction)
+    radii = [0, 1, 2, 3, 4]
+    reached = [np.mean((certificates.prediction == domain.labels) & (np.array(edits) >= radius)) for radius in radii]
+    for one in (certificates, again):
+        assert np.allclose(sp.metrics.certified_accuracy(one, domain.labels, radii), reached)
+        assert sp.metrics.average_certified_radius(one, domain.labels) == np.mean(
+            np.where(certificates.prediction == domain.labels, edits, 0)
+        )
+
+
+def test_the_flat_table_and_logs_of_a_run_say_whole_numbers(tmp_path: Path) -> None:
+    domain = small_domain(["", "b b", "A " * 9, "A " * 40])
+    probe = Certify(sp.certifiers.RandomizedSmoothing(sp.noise.WordDeletion(0.8), n=500))
+    evidence = run_probe(probe, Contains().eval(), domain, EvidenceStore(tmp_path / "evidence"), progress="off")
+    inside = evidence[0]["radius"]
+    assert (inside % 1 > 0).all(), "where code compares, k edits are below the radius"
+    assert evidence.to_arrow().column("radius").to_pylist() == np.floor(inside).tolist()
+    (log,) = certificate_logs(evidence).values()
+    assert [line.split("\t")[3] for line in log.decode().splitlines()[1:]] == [f"{int(k)}.000000" for k in inside]

@@ -115,7 +115,7 @@ def test_a_review_and_its_revision_in_one_group_do_not_leak() -> None:
 
 def test_empty_texts_and_texts_with_two_labels() -> None:
     domains = reviews(a2="", b0=LONG, b5=LONG)
-    assert finding(domains, "empty-texts").message == "1 texts have no word: a: 2"
+    assert finding(domains, "empty-texts").message == "1 text has no word: a: 2"
     assert "1 texts have more than one label: b: 0 and b: 5" in finding(domains, "two-labels").message
     words = validate(domains).domains[0].words
     assert words is not None

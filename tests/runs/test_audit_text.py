@@ -201,16 +201,39 @@ class TestCommands:
         assert "[-" in out or "{+" in out
         assert "image" not in out
 
-    def test_certify_by_noise_alone(self, run: Call, saved: Path, tmp_path: Path) -> None:
-        options = ["--noise", "word-deletion", "--n", 100, "--limit", 2, "--domain", "e=0.9", "--workers", 1]
-        code, out, err = run(
-            "certify", "--data", "signed-reviews", "--model", f"file:{saved}", *options, "--out", tmp_path / "run"
-        )
+    @pytest.mark.parametrize(
+        ("told", "cap"),
+        [
+            ([], "0.9 no radius can exceed 6 edits"),
+            (["--noise", "word-deletion"], "0.8 no radius can exceed 3 edits"),
+            (["--sigma", "0.95"], "0.95 no radius can exceed 13 edits"),
+            (["--set", "noise.q=0.95"], "0.95 no radius can exceed 13 edits"),
+        ],
+    )
+    def test_certify_and_explain_take_the_noise_of_text(
+        self, run: Call, saved: Path, tmp_path: Path, told: list[str], cap: str
+    ) -> None:
+        """By the kind of the data, as strong as the record says that training was, unless told."""
+        model = tmp_path / "model.safetensors"
+        model.write_bytes(saved.read_bytes())
+        card = json.loads(saved.with_suffix(".json").read_text())
+        trained = {"objective": {"name": "word-deletion", "q": 0.9}}
+        model.with_suffix(".json").write_text(json.dumps({**card, **trained}))
+        asked = ["--data", "signed-reviews", "--model", f"file:{model}", *told]
+        few = ["--n", 100, "--limit", 2, "--domain", "e=0.9", "--workers", 1, "--out", tmp_path / "run"]
+        code, out, err = run("certify", *asked, *few)
         assert code == 0, err
-        assert "Under word-deletion 0.8 no radius can exceed 3 edits" in out
+        assert f"Under word-deletion {cap}" in out
         assert "image" not in out.split("guarantee")[0]
-        code, _, err = run("certify", "--data", "signed-reviews", "--model", f"file:{saved}", "--limit", 2)
-        assert code != 0
+        code, out, err = run("explain", *asked, "--certifier", "randomized-smoothing", "--json")
+        assert code == 0, err
+        (one,) = json.loads(out)["certifiers"]
+        assert (one["applies"], one["title"]) == (True, f"word-deletion {cap.split()[0]}")
+
+    def test_a_noise_of_images_that_is_told_is_refused(self, run: Call, saved: Path) -> None:
+        asked = ["--data", "signed-reviews", "--model", f"file:{saved}", "--noise", "gaussian", "--limit", 2]
+        code, _, err = run("certify", *asked)
+        assert code == 1
         assert "a noise for these is --noise word-deletion:0.8" in " ".join(err.split())
 
     def test_explain_needs_no_data(self, run: Call, saved: Path) -> None:

@@ -123,6 +123,19 @@ def test_training_goes_on_from_what_was_seen_before(trained: nn.Module, digits: 
     assert marks(look(again, later)) == {"e=0.9": "unknown"}, "it was changed in between, by whatever"
 
 
+def test_training_in_a_loop_leaves_a_record_that_can_be_read(digits: Domains) -> None:
+    model = sp.build_model("mlp", digits, width=8)
+    for _ in range(4):
+        sp.train(model, digits.select(["e=0.1"]), recipe={"steps": 1}, progress="off")
+    assert record_of(model)["initial"]["initial"] is None, "the same data over and over is one phase"
+    turns = [["e=0.1"], ["e=0.2"]] * 10
+    for names in turns:
+        sp.train(model, digits.select(names), recipe={"steps": 1}, progress="off")
+    sp.save_model(model, "long.safetensors")
+    loaded = sp.load_model("file:long.safetensors", digits)
+    assert marks(look(loaded, digits, split="all")) == {"e=0.1": "yes", "e=0.2": "yes", "e=0.9": "unknown"}
+
+
 def test_a_module_that_a_study_trains_tells_what_it_was_before(trained: nn.Module, sources: Domains) -> None:
     document = {
         "name": "later",
@@ -147,3 +160,5 @@ def test_a_saved_model_keeps_its_record(trained: nn.Module, sources: Domains) ->
     # who names the architecture himself may load it all the same
     named = sp.load_model("file:saved.safetensors", sources, architecture="mlp", width=8)
     assert record_of(named) == {}
+    Path("saved.json").write_text('{"of": "something else"}')
+    assert record_of(sp.load_model("file:saved.safetensors", sources, architecture="mlp", width=8)) == {}

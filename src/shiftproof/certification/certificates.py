@@ -20,6 +20,7 @@ from shiftproof.certification.sampling.budget import EXACT_N, STOPPED, Levels, b
 from shiftproof.errors import DataError, UsageError
 from shiftproof.execution import parse_json, write_atomically
 from shiftproof.execution.tables import hash_table
+from shiftproof.perturbations.edits import readable_radii
 from shiftproof.perturbations.noise import Noise, as_noise
 from shiftproof.types import FloatArray, IntArray
 
@@ -38,9 +39,10 @@ class Certificates:
     `prediction` is -1 where the classifier abstains; `radius` is 0 there. A `skipped` sample has a prediction that was
     not certified because it is wrong anyway. `count` of `n` votes were for `chosen`, `label_count` for the label (-1
     where no votes were counted) and `runner_up_count` for the best class but the chosen one; `p_lower` and `p_upper`
-    bound their probabilities by the `bound` named. `off_grid` is how far a sample was from the grid on which noise
-    lives; it is taken off the radius. Certificates that rest on several smoothed classifiers have the votes of each in
-    `parts` (JSON); those that count no votes have a `margin` instead.
+    bound their probabilities by the `bound` named. A guarantee holds below its `radius`: of k word edits that is k +
+    0.0001, and k in logs, tables, metrics and `Evidence.to_pandas`. `off_grid` is how far a sample was from the grid on
+    which noise lives; it is taken off the radius. Certificates that rest on several smoothed classifiers have the votes
+    of each in `parts` (JSON); those that count no votes have a `margin` instead.
 
     `guarantee` is a sentence about the `classifier` named: base, smoothed, adapted, latent or median.
     `scale` is a radius of interest that was fixed in advance. Where `unsound` is not empty nothing is guaranteed: the
@@ -211,13 +213,16 @@ class Certificates:
         return cls(**columns, **facts)
 
     def to_log(self, path: Path | str, labels: ArrayLike) -> None:
-        """Write the tab-separated log that other tools read; radii are rounded down, so that none grows."""
+        """Write the tab-separated log that other tools read; radii are rounded down, so that none grows.
+
+        Of word edits the radius in it is the number that is certified, as a tool counts it that asks for `radius >= k`.
+        """
         wanted = np.asarray(labels)
         if self.unsound:
             raise UsageError(f"{self.title}: a log would show what an unsound rule claims as if it were certified")
         if len(wanted) != len(self):
             raise UsageError(f"there are {len(self)} certificates but {len(wanted)} labels")
-        rows = logs.Log(self.ids, wanted, self.prediction, self.radius)
+        rows = logs.Log(self.ids, wanted, self.prediction, readable_radii(self.radius, self.norm))
         write_atomically(Path(path), logs.write(rows).encode())
 
     @classmethod

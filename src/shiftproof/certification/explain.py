@@ -9,14 +9,16 @@ from torch import nn
 
 from shiftproof.certification.certifier import CERTIFIERS, Certifier, Job, Memory
 from shiftproof.certification.checks import check_classifier
+from shiftproof.certification.usual import applicable_noises
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ShiftproofError
+from shiftproof.models.records import record_of
+from shiftproof.perturbations.noise import Noise
 
 __all__ = ["Explanation", "explain"]
 
 _USUAL = {"sigma": 0.25, "sigmas": (0.25, 0.5)}
 """For certifiers that can't be made without a scale."""
-_NOISES = {"image": ("gaussian:0.25",), "text": ("word-deletion:0.8", "embedding-gaussian:0.1")}
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,15 @@ def explain(
 ) -> list[Explanation]:
     """For each certifier of the catalogue, or those given, whether it applies to `model` on samples like `domain`'s.
 
+    A vote is tried under the noise that the model was trained with, if it carries a record that says so.
+
     >>> import numpy as np
     >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2)).eval()
     >>> domain = Domain.from_arrays("d", np.zeros((2, 1, 2, 2), np.uint8), [0, 1], ["a", "b"])
     >>> [one.certifier for one in explain(model, domain) if one.applies]
     ['lipschitz-margin', 'median-smoothing', 'randomized-smoothing']
     """
-    tried = list(_usual(domain.kind)) if certifiers is None else list(certifiers)
+    tried = list(_usual(applicable_noises(domain.kind, record_of(model)))) if certifiers is None else list(certifiers)
     return [_explain_one(one, model, domain, calibration) for one in tried]
 
 
@@ -62,10 +66,10 @@ def _explain_one(certifier: Certifier, model: nn.Module, domain: Domain, calibra
     return Explanation(name, certifier.title, repr(certifier), applies, why)
 
 
-def _usual(kind: str) -> Iterator[Certifier]:
+def _usual(tried: Sequence[Noise]) -> Iterator[Certifier]:
     for entry in CERTIFIERS:
         options = {key: value for key, value in _USUAL.items() if entry.options.get(key) is ...}
-        noises = [{"noise": one} for one in _NOISES[kind]] if entry.options.get("noise") is ... else [{}]
+        noises = [{"noise": one} for one in tried] if entry.options.get("noise") is ... else [{}]
         # representations need an encoder, logits do not
         levels = [{}, {"level": "logits"}] if "level" in entry.options else [{}]
         for changes in ({**noise, **level} for noise in noises for level in levels):

@@ -100,10 +100,7 @@ def _certifiers(
     from shiftproof.runs.audit import usual_certifiers
 
     usual = usual_certifiers(prepared)
-    if certifier is None and "noise" not in told and "sigma" not in told and usual[0].noise is not None:
-        name, scale, *_ = usual[0].noise.to_config().values()
-        told = {**told, "noise": f"{name}:{scale}"}
-    made = make_certifiers(certifier or "randomized-smoothing", told, options)
+    made = make_certifiers(certifier or "randomized-smoothing", told, options, usual[0].noise)
     named = frozenset({*told, *options["certifier"]})
     voted = {one.noise for one in made if one.noise is not None}
     others = [one for one in usual[1:] if one.noise not in voted] if certifier is None else []

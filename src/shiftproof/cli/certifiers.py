@@ -11,8 +11,13 @@ if TYPE_CHECKING:
 __all__ = ["make_certifiers"]
 
 
-def make_certifiers(certifier: str, told: dict[str, Any], options: dict[str, dict[str, Any]]) -> list[Certifier]:
-    """One certifier for each sigma, or one for all where it takes several; `told` are values of --n, --sigma ..."""
+def make_certifiers(
+    certifier: str, told: dict[str, Any], options: dict[str, dict[str, Any]], usual: Noise | None = None
+) -> list[Certifier]:
+    """One certifier for each sigma, or one for all where it takes several; `told` are values of --n, --sigma ...
+
+    `usual` is the noise for the data and the model, where none is told.
+    """
     from shiftproof.certification import CERTIFIERS
     from shiftproof.errors import UsageError
     from shiftproof.perturbations.noise import Noise
@@ -29,7 +34,8 @@ def make_certifiers(certifier: str, told: dict[str, Any], options: dict[str, dic
             raise UsageError(f"{certifier} does not take --{key.replace('_', '-')}; {takes}")
     own |= options["certifier"]
     if "noise" in known:
-        return [CERTIFIERS.create(certifier, {**own, "noise": one}) for one in _noises(noise, sigma, options["noise"])]
+        noises = _noises(noise, sigma, options["noise"], usual)
+        return [CERTIFIERS.create(certifier, {**own, "noise": one}) for one in noises]
     if noise is not None or options["noise"]:
         raise UsageError(f"{certifier} does not take --noise")
     if "sigmas" in known:
@@ -42,14 +48,15 @@ def make_certifiers(certifier: str, told: dict[str, Any], options: dict[str, dic
     return [CERTIFIERS.create(certifier, own)]
 
 
-def _noises(text: str | None, sigma: str | None, options: dict[str, Any]) -> list[Noise]:
-    """One noise for each scale; `gaussian:0.5` says both."""
+def _noises(text: str | None, sigma: str | None, options: dict[str, Any], usual: Noise | None) -> list[Noise]:
+    """One noise for each scale; `gaussian:0.5` says both. Without a name it is the usual one, by default Gaussian."""
     from shiftproof.errors import UsageError
     from shiftproof.perturbations.noise import NOISES
 
-    name, _, given = (text or "gaussian").partition(":")
+    name, _, given = (text or ("gaussian" if usual is None else usual.name)).partition(":")
     first = next(iter(NOISES[name].options))
-    asked = (given or sigma or str(NOISES[name].cls.usual)).split(",")
+    known = NOISES[name].cls.usual if text or usual is None else getattr(usual, first)
+    asked = (given or sigma or str(known)).split(",")
     chosen = [NOISES.create(name, {first: value.strip(), **options}) for value in asked]
     if len(set(chosen)) != len(chosen):
         raise UsageError(f"--sigma {','.join(asked)} names the same noise twice")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -10,9 +10,6 @@ from shiftproof.cli import options as o
 from shiftproof.cli.certifiers import make_certifiers
 from shiftproof.cli.measure import finish, measure, show_repeat, study_of_one_model
 from shiftproof.cli.show_certified import show_certified, show_claimed, to_json
-
-if TYPE_CHECKING:
-    from shiftproof.probes.certify import Certify
 
 __all__ = ["command"]
 
@@ -52,7 +49,11 @@ def command(
     Writes a run: votes and radii (evidence/), a report, tables, pictures, and logs that other tools read (tsv).
     """
     from shiftproof.certification import Radii
+    from shiftproof.certification.usual import usual_noise
+    from shiftproof.domains.registry import kind_named
     from shiftproof.models.prepared.prepare import check_compute
+    from shiftproof.probes.certify import Certify
+    from shiftproof.runs.sources import ModelSource
 
     check_compute(precision, backend)
     shown = () if radii is None else Radii(o.numbers_of(radii)).radii
@@ -60,8 +61,12 @@ def command(
     options = o.options_of_set(o.with_architecture(set_, architecture), o.CERTIFY_KINDS)
     told = {"noise": noise, "sigma": sigma, "n": n, "n0": n0, "alpha": alphas[0] if alphas else None}
     told |= {"stop": _stop(stop, radii), "skip_wrong": skip_wrong, "runner_up": runner_up}
-    named = certifier or "randomized-smoothing"
-    probes = _probes(named, {k: v for k, v in told.items() if v is not None}, options, precision, backend, alphas[1:])
+    named, given = certifier or "randomized-smoothing", {key: value for key, value in told.items() if value is not None}
+    made = make_certifiers(named, given, options, usual_noise(kind_named(data), ModelSource(model).card))
+    # what shares noise is one probe; others have one each
+    pieces = [made] if named == "randomized-smoothing" else [[one] for one in made]
+    running: dict[str, Any] = {"precision": precision, "backend": backend, "alphas": tuple(alphas[1:])}
+    probes = [Certify(tuple(piece), **running) for piece in pieces]
     _check_calibration(calibration, named)
     asked: dict[str, Any] = {"limit": limit, "sample_seed": sample_seed, "split": split, "seed": seed, "budget": budget}
     asked |= {"domain": domain, "calibration": o.names_of(calibration)}
@@ -78,22 +83,6 @@ def command(
         show_certified(run)
         show_repeat(run)
     finish(run, require, json)
-
-
-def _probes(
-    certifier: str,
-    told: dict[str, Any],
-    options: dict[str, dict[str, Any]],
-    precision: Any,
-    backend: Any,
-    alphas: list[float],
-) -> list[Certify]:
-    """What shares noise is one probe; others have one each."""
-    from shiftproof.probes.certify import Certify
-
-    made = make_certifiers(certifier, told, options)
-    pieces = [made] if certifier == "randomized-smoothing" else [[one] for one in made]
-    return [Certify(tuple(piece), precision, backend, tuple(alphas)) for piece in pieces]
 
 
 def _check_calibration(names: str | None, certifier: str) -> None:

@@ -44,6 +44,7 @@ def command(
     from dataclasses import asdict
 
     from shiftproof.certification import explain
+    from shiftproof.certification.usual import usual_noise
     from shiftproof.domains import load_domains
     from shiftproof.domains.splits import part_of
     from shiftproof.errors import UsageError
@@ -56,7 +57,6 @@ def command(
     given = {key: value for key, value in told.items() if value is not None}
     if certifier is None and (given or options["certifier"]):
         raise UsageError("options of a certifier need to know which: --certifier NAME")
-    chosen = None if certifier is None else make_certifiers(certifier, given, options)
     domains = None if data is None else load_domains(data, **options["data"])
     loaded = load_model(model, domains, **options["model"])
     if not model.startswith("python:"):
@@ -65,6 +65,8 @@ def command(
     if domains is not None:
         domain = part_of(domain, measured_part([card], domains.name, domain))
         pool = calibration_pool(domains, card)
+    usual = usual_noise(domain.kind, card)
+    chosen = None if certifier is None else make_certifiers(certifier, given, options, usual)
     found = explain(loaded, domain, chosen, calibration=pool)
     if json:
         show_json({"certifiers": [asdict(one) for one in found]})

@@ -113,7 +113,9 @@ Certifier = Annotated[
 Noise = Annotated[
     str | None,
     typer.Option(
-        "--noise", help="uniform, rotation, word-deletion:0.8 ... See: shiftproof ls noise", show_default="gaussian"
+        "--noise",
+        help="uniform, rotation, word-deletion:0.8 ... See: shiftproof ls noise",
+        show_default="gaussian; of text word-deletion",
     ),
 ]
 Sigma = Annotated[

@@ -21,6 +21,7 @@ __all__ = [
     "data_folder",
     "data_set",
     "find_file",
+    "kind_named",
     "load_domains",
     "look_for",
 ]
@@ -80,6 +81,13 @@ def data_set(name: str, options: Mapping[str, Any]) -> DataSet:
         known = [entry.name for entry in DOMAINS if entry.name not in PREFIXED]
         raise UnknownName("data set", name, [*known, "folder:PATH", "table:PATH", "hf:NAME"])
     return DOMAINS.create(name, options)
+
+
+def kind_named(name: str) -> str:
+    """What the samples of a data set are, image | text, as far as its entry says; nothing is loaded."""
+    kind, colon, _ = name.partition(":")
+    key = kind if colon and kind in PREFIXED else name
+    return str(DOMAINS[key].metadata.get("kind", "image")) if key in DOMAINS else "image"
 
 
 def _meant(path: str) -> str:

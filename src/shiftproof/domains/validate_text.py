@@ -42,7 +42,8 @@ def text_findings(domains: Domains, texts: Mapping[str, Sequence[str]]) -> Itera
         if _is_empty(text)
     ]
     if empty:
-        yield Finding("warn", "empty-texts", f"{len(empty)} texts have no word: {some(empty)}", {"texts": empty})
+        count = "1 text has" if len(empty) == 1 else f"{len(empty)} texts have"
+        yield Finding("warn", "empty-texts", f"{count} no word: {some(empty)}", {"texts": empty})
     labels: dict[str, dict[int, str]] = {}
     for domain in domains:
         for text, label, sample in zip(texts[domain.name], domain.labels.tolist(), domain.ids, strict=True):

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shiftproof.certification import Certificates
 from shiftproof.errors import UsageError
+from shiftproof.perturbations.edits import readable_radii
 from shiftproof.statistics import Sample, bootstrap_difference, bootstrap_mean, interval
 from shiftproof.types import Estimate, FloatArray
 
@@ -107,7 +108,7 @@ def radius_difference(
 
 
 def credit(certificates: Certificates, labels: ArrayLike) -> FloatArray:
-    """The radius of every sample that is certified and right, `NOTHING` for the others."""
+    """The radius of every sample that is certified and right, `NOTHING` for the others; of edits their number."""
     if certificates.unsound:
         raise UsageError(
             f"{certificates.title}: these are no certificates but what a published rule claims; "
@@ -128,7 +129,7 @@ def _credit(certificates: Certificates, labels: ArrayLike) -> FloatArray:
     if not np.isfinite(certificates.radius).all():
         raise UsageError("a radius is not a finite number; these certificates were changed, or come from elsewhere")
     right = (certificates.prediction == wanted) & ~certificates.skipped
-    return np.where(right, certificates.radius, NOTHING)
+    return np.where(right, readable_radii(certificates.radius, certificates.norm), NOTHING)
 
 
 def mean_credit(earned: FloatArray, over: str = "all") -> float:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from shiftproof.errors import UsageError
 from shiftproof.evidence.measurement import COMMON, Measurement, worst_seen
+from shiftproof.perturbations.edits import Edits, readable_radii
 
 __all__ = ["Evidence"]
 
@@ -90,11 +91,14 @@ class Evidence:
         return found[0]
 
     def to_arrow(self) -> Any:
-        """One flat Arrow table, a row a sample and measurement: facts as columns, then what was measured."""
+        """One flat Arrow table, a row a sample and measurement: facts as columns, then what was measured.
+
+        Radii of word edits are whole numbers here: how many are certified.
+        """
         tables = []
         facts = list(dict.fromkeys((*_FIRST, *(name for one in self for name in one.facts))))
         for one in self:
-            table = one.table
+            table = _readable(one)
             for place, name in enumerate(facts):
                 table = table.add_column(place, name, _repeated(one.fact(name), len(one)))
             tables.append(table)
@@ -107,6 +111,14 @@ class Evidence:
         if find_spec("pandas") is None:
             raise UsageError("to_pandas needs pandas: pip install pandas; to_arrow does without it")
         return self.to_arrow().to_pandas()
+
+
+def _readable(one: Measurement) -> Any:
+    """The columns of a measurement as people read them."""
+    if one.fact("norm") != Edits.norm or "radius" not in one.table.column_names:
+        return one.table
+    radii = readable_radii(one["radius"], Edits.norm)
+    return one.table.set_column(one.table.column_names.index("radius"), "radius", pa.array(radii))
 
 
 def _repeated(value: Any, times: int) -> Any:

@@ -156,10 +156,14 @@ def read_card(path: Path) -> dict[str, Any]:
 
 
 def card_of(path: Path) -> dict[str, Any]:
-    """The record beside a model file; nothing if there is none, or if it was written for other weights."""
+    """The record beside a model file; nothing if there is none, or if it was written for other weights or by others."""
     if not path.with_suffix(".json").is_file():
         return {}
-    card = read_card(path)
+    try:
+        card = read_card(path)
+    except ModelError:
+        # whoever names the architecture needs no record; who does not is told what is wrong with it
+        return {}
     return card if card["weights"].get("sha256") in (None, file_hash(path)) else {}
 
 

@@ -18,6 +18,9 @@ __all__ = ["PHASE", "earlier_phase", "record_of", "set_record"]
 
 PHASE = ("data", "sources", "fingerprints", "objective", "recipe", "seed", "initial")
 """What the record of a model says of another one that it started from."""
+_SEEN = ("data", "sources", "fingerprints")
+_MOST_PHASES = 16
+"""A file of JSON is no deeper than can be read again; of what was before nobody knows."""
 _ATTRIBUTE = "_shiftproof_record"
 
 
@@ -42,9 +45,23 @@ def record_of(model: nn.Module) -> dict[str, Any]:
 def earlier_phase(model: nn.Module) -> dict[str, Any] | None:
     """What a record says of a model that training starts from, as it is now; None if it has no past.
 
-    Of one that had a record for other weights nobody knows what it has seen: nothing is said, not even `sources`.
+    Of one that had a record for other weights nobody knows what it has seen: nothing is said, not even `sources`. A
+    phase on the same data as the one after it is left out: who trains in a loop has a short past.
     """
     if _ATTRIBUTE not in vars(model):
         return None
     known = record_of(model)
-    return {"name": "given", "sha256": fingerprint(model), **{key: known.get(key) for key in PHASE}}
+    past = known.get("initial")
+    while past and all(past.get(key) == known.get(key) for key in _SEEN):
+        past = past.get("initial")
+    if _phases(past) > _MOST_PHASES:
+        past = dict.fromkeys(PHASE)
+    told = {key: known.get(key) for key in PHASE} | {"initial": past}
+    return {"name": "given", "sha256": fingerprint(model), **told}
+
+
+def _phases(record: Mapping[str, Any] | None) -> int:
+    count = 0
+    while record:
+        record, count = record.get("initial"), count + 1
+    return count

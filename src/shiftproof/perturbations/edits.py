@@ -6,12 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+import numpy as np
 from pydantic import PlainValidator
 
 from shiftproof.errors import UsageError
 from shiftproof.perturbations.threat import Ball, parse_eps, size_text
+from shiftproof.types import FloatArray
 
-__all__ = ["Edits", "EditsOption", "as_edits", "edit_distance"]
+__all__ = ["Edits", "EditsOption", "as_edits", "edit_distance", "readable_radii"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,17 @@ def as_edits(value: object) -> Edits:
 
 EditsOption = Annotated[Edits, PlainValidator(as_edits)]
 """A field of a method that takes a number of edits in any form that `as_edits` reads."""
+
+
+def readable_radii(radii: FloatArray, norm: str) -> FloatArray:
+    """Radii as people read them: of edits how many are certified, in any other norm as they are.
+
+    A certificate of k edits has a radius a little above k, because a guarantee holds below its radius.
+
+    >>> readable_radii(np.array([0.0001, 2.0001]), "edits")
+    array([0., 2.])
+    """
+    return np.floor(radii) if norm == Edits.norm else radii
 
 
 def edit_distance(one: list[str], other: list[str]) -> int:

@@ -86,6 +86,7 @@ class Threat(Ball):
 
     def __post_init__(self) -> None:
         if self.norm not in get_args(Norm):
+            _refuse_text(self.norm, self.eps)
             raise UnknownName("norm", str(self.norm), get_args(Norm))
         number = isinstance(self.eps, int | float | np.number) and not isinstance(self.eps, bool)
         if not (number and 0 <= self.eps < math.inf):
@@ -141,6 +142,17 @@ class Threat(Ball):
     def size(self, delta: Tensor) -> Tensor:
         """The norms (N) of changes (N x ...)."""
         return size(delta, self.norm)
+
+
+def _refuse_text(norm: object, eps: object) -> None:
+    """Say how a threat to text is written, to whoever asks for one here."""
+    kinds = {"edits": "WordEdits", **{f"embedding-{one}": "EmbeddingPGD" for one in get_args(Norm)}}
+    if isinstance(norm, str) and norm in kinds:
+        text = f"{norm}:{eps:g}" if norm == "edits" and isinstance(eps, int | float) else f"{norm}:{eps}"
+        raise UsageError(
+            f"Threat is for changes of pixels, and {norm!r} is a change of text: write it as the text {text!r}, "
+            f"such as sp.attacks.{kinds[norm]}({text!r})"
+        )
 
 
 def as_threat(value: object) -> Threat:

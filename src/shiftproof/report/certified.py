@@ -12,6 +12,7 @@ import numpy as np
 from shiftproof.evidence import Evidence, Measurement, seen_note
 from shiftproof.evidence.certified import NOTHING, curve, mean_credit
 from shiftproof.evidence.titles import certificate_titles
+from shiftproof.perturbations.edits import readable_radii
 from shiftproof.perturbations.noise import NOISES, as_noise
 from shiftproof.perturbations.threat import size_text
 from shiftproof.report.estimates import Repeats, Values, estimate, repeats_in
@@ -164,7 +165,7 @@ class Series:
 
     def mean_radius(self, over: str = "all") -> float:
         """The average certified radius, over all samples or over those that are certified and right."""
-        return mean_credit(np.floor(self.earned) if self.counts_edits else self.earned, over)
+        return mean_credit(readable_radii(self.earned, self.norm), over)
 
     def radius_words(self, radius: float) -> str:
         """A radius as the head of a column."""

@@ -15,12 +15,12 @@ from shiftproof.certification import Certifier
 from shiftproof.certification.bounds.representations import linear_parts
 from shiftproof.certification.certifiers.latent_margin import LatentMargin
 from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
+from shiftproof.certification.usual import trained_noises
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ShiftproofError, UsageError
 from shiftproof.execution import Mode, as_list, as_path, check_count, check_running, check_text
 from shiftproof.models.outputs import check_copyable
 from shiftproof.perturbations.balls import as_ball
-from shiftproof.perturbations.noise import EmbeddingGaussian, Gaussian, Noise, WordDeletion
 from shiftproof.perturbations.threat import Ball
 from shiftproof.probes.corrupt import as_corruptions, as_severities
 from shiftproof.report.requirements import Requirement
@@ -182,18 +182,15 @@ def usual_certifiers(prepared: Prepared) -> list[Certifier]:
     certified there, too.
     """
     ((name, model),) = prepared.models.items()
-    trained = prepared.cards[name].get("objective") or {}
-    if prepared.data.sources.kind == "text":
-        votes: list[Noise] = [WordDeletion(trained.get("q") or WordDeletion.usual)]
-        if trained.get("name") == "embedding-gaussian" and trained.get("sigma"):
-            votes.append(EmbeddingGaussian(trained["sigma"]))
-        return [RandomizedSmoothing(noise) for noise in votes]
-    vote: list[Certifier] = [RandomizedSmoothing(Gaussian(trained.get("sigma") or Gaussian.usual))]
+    kind = prepared.data.sources.kind
+    votes: list[Certifier] = [RandomizedSmoothing(one) for one in trained_noises(kind, prepared.cards[name])]
+    if kind == "text":
+        return votes
     try:
         parts = linear_parts(model, prepared.data.sources.shape, "l2", needs_split=True)
     except ShiftproofError:
-        return vote
-    return [*vote, LatentMargin()] if parts.constant <= _TIGHT else vote
+        return votes
+    return [*votes, LatentMargin()] if parts.constant <= _TIGHT else votes
 
 
 def questions_of(

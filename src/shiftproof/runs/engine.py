@@ -23,7 +23,7 @@ from shiftproof.report.requirements import Requirement
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.examine import examine_models
 from shiftproof.runs.examples import write_text_examples
-from shiftproof.runs.inspect import probe_findings
+from shiftproof.runs.inspect import cut_findings, probe_findings
 from shiftproof.runs.models import check_cards, hash_cards, kept_copy, model_file, train_to_file, training_findings
 from shiftproof.runs.plan import Planned, plan_run
 from shiftproof.runs.prepare import Prepared
@@ -119,6 +119,9 @@ def _fill_folder(planned: Planned, record: dict[str, Any], workers: int, device:
         if study.models[member.name].train:
             findings += training_findings(member.title, study.models[member.name], model, data.sources)
             findings += seen_targets(member.title, card, name_in_records(study.data), data.targets)
+    # a model has one way of reading, whatever seed has trained it
+    for name, model in {member.name: model for member, (model, _) in models.items()}.items():
+        findings += cut_findings(name, model, data.measured)
     # a run that is continued has examined its models: that they answer as before is checked below
     if "examined" not in record:
         record["examined"] = [asdict(one) for one in examine_models(prepared.models, data, study.probes, progress)]

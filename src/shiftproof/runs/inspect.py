@@ -8,10 +8,12 @@ from typing import Any
 
 from torch import nn
 
-from shiftproof.domains import Domains, validate
+from shiftproof.domains import Domain, Domains, validate
+from shiftproof.domains.texts import texts_of
 from shiftproof.domains.validate import class_findings
 from shiftproof.errors import DataError
 from shiftproof.execution import Mode
+from shiftproof.models.text.encoder import text_encoder_of
 from shiftproof.perturbations.threat import Ball, size_text
 from shiftproof.probes import Probe
 from shiftproof.probes.attack import Attack
@@ -20,7 +22,7 @@ from shiftproof.runs.data import StudyData
 from shiftproof.runs.scale import scale_findings
 from shiftproof.types import Finding
 
-__all__ = ["model_findings", "probe_findings", "read_data"]
+__all__ = ["cut_findings", "model_findings", "probe_findings", "read_data"]
 
 READ_AT_MOST = 30_000
 """Up to so many images are all read before anything is measured, beyond that those that are measured."""
@@ -62,6 +64,24 @@ def model_findings(models: Mapping[str, nn.Module], data: StudyData) -> Iterator
     for name, model in models.items():
         for one in scale_findings(model, data.measured[: len(data.sources)]):
             yield replace(one, message=f"{name}: {one.message}") if len(models) > 1 else one
+
+
+def cut_findings(name: str, model: nn.Module, domains: Sequence[Domain]) -> Iterator[Finding]:
+    """Texts of which a model reads the beginning only, by domain: what is said of them is said of that."""
+    encoder = text_encoder_of(model)
+    if encoder is None:
+        return
+    cut = {
+        domain.name: sum(
+            int((encoder.tokeniser.tokens(texts_of(domain, block)).cut > 0).sum()) for block in domain.blocks
+        )
+        for domain in domains
+        if domain.kind == "text"
+    }
+    places = [f"{cut[one.name]} of {len(one)} texts of {one.name}" for one in domains if cut.get(one.name)]
+    if places:
+        message = f"{name} does not read to the end of {', '.join(places)}: they have more tokens than it takes"
+        yield Finding("warn", "texts-cut", message)
 
 
 def probe_findings(probes: Sequence[Probe], classes: int) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from collections import Counter
 
 from shiftproof.certification.logs import Log, write
 from shiftproof.evidence import Evidence, Measurement, slug
+from shiftproof.perturbations.edits import readable_radii
 
 __all__ = ["certificate_logs"]
 
@@ -22,7 +23,8 @@ def certificate_logs(evidence: Evidence) -> dict[str, bytes]:
     for one in certified:
         # certificates of one title may differ in options that it does not tell, such as when votes stop
         own = f" {hashlib.sha256(one.setting.encode()).hexdigest()[:8]}" if shared[_name(one)] > 1 else ""
-        log = Log(one["id"], one["label"], one["prediction"], one["radius"])
+        radii = readable_radii(one["radius"], str(one.fact("norm")))
+        log = Log(one["id"], one["label"], one["prediction"], radii)
         logs[f"logs/{slug(_name(one) + own)}.tsv"] = write(log).encode()
     return logs
 
