@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 import shiftproof as sp
 from shiftproof.errors import StudyError
 from shiftproof.execution.tables import hash_table
-from shiftproof.runs import parse_study, run_study
+from shiftproof.runs import Study, parse_study, run_study
 
 pytestmark = pytest.mark.usefixtures("brief_examinations")
 
@@ -55,6 +55,23 @@ def test_each_seed_gives_the_model_and_evidence_of_a_run_with_that_seed(seeded: 
         for first, second in zip(here, there, strict=True):
             assert {k: v for k, v in first.facts.items() if k != "train_seed"} == dict(second.facts)
             assert hash_table(first.table.drop(["seconds"])) == hash_table(second.table.drop(["seconds"]))
+
+
+def test_every_seed_starts_from_the_weights_of_a_model_that_was_handed_over(tmp_path: Path) -> None:
+    model = sp.build_model("mlp", sp.load_domains("colored-digits"), width=8, seed=0)
+    before = {name: weights.clone() for name, weights in model.state_dict().items()}
+
+    def train(folder: str, **seeds: object) -> dict[str, torch.Tensor]:
+        given = {"models": {"m": {"model": model, "training": {"steps": 3, "batch": 8}}}, "limit": 8, **seeds}
+        study = Study.model_validate({"name": "s", "data": "colored-digits", "target": "e=0.9", **given})
+        run_study(study, tmp_path / folder)
+        (path,) = (tmp_path / folder / "models").glob("m-1.safetensors" if study.seeds else "m.safetensors")
+        return dict(load_file(path))
+
+    both, alone = train("both", seeds=(0, 1)), train("alone", seed=1)
+    assert all(torch.equal(both[name], alone[name]) for name in alone)
+    assert all(torch.equal(before[name], weights) for name, weights in model.state_dict().items())
+    assert not torch.equal(before["head.weight"], alone["head.weight"])
 
 
 def test_figures_are_means_over_seeds_and_intervals_hold_those_of_samples(seeded: sp.Run) -> None:

@@ -83,7 +83,7 @@ def train_to_file(
         train_to_file(phase, before, *extractor, seed=seed, data=data, label=f"pre-{label}", **running)
         start = ModelSource(f"file:{extractor[0]}", new_head(spec.model))
     fit = train(
-        start.load(sources, request["seed"]),
+        start.load_to_train(sources, request["seed"]),
         sources,
         spec.objective,
         seed=request["seed"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -137,6 +138,13 @@ class ModelSource:
         if self.module is None:
             raise UsageError("the model of this run was handed over in Python, so that no name finds it again")
         return self.module
+
+    def load_to_train(self, domains: Domains, seed: int = 0) -> nn.Module:
+        """The same, to be trained: of a model that was handed over a copy, so that every seed starts from its weights
+        and it stays as it is.
+        """
+        loaded = self.load(domains, seed)
+        return loaded if self.module is None else copy.deepcopy(loaded)
 
     def to_config(self) -> dict[str, Any]:
         """Name and options, of a network of the catalogue with every default written out."""
