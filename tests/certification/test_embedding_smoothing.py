@@ -447,9 +447,59 @@ def loud() -> nn.Module:
     return model
 
 
+class Past(nn.Module):
+    """Calls the parts of its encoder one by one, past what the encoder is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = curved()
+
+    def forward(self, rows: Tensor) -> Tensor:
+        encoder = self.inner.encoder
+        tokens = encoder.tokens(rows)
+        return self.inner.head(encoder.encode(encoder.embed(tokens), tokens))
+
+
+class Decoy(nn.Module):
+    """Has a second encoder in front of the one that it listens to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decoy, self.inner = curved(), curved()
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.inner(rows) + 0 * self.decoy(rows)
+
+
+def deaf() -> nn.Module:
+    """Looks its tokens up again where it should read their embeddings."""
+    model = curved()
+    encoder = model.encoder
+    read = encoder.encode
+    encoder.encode = lambda embedded, tokens: read(encoder.embedding(tokens.ids), tokens)
+    return model
+
+
+class Longer(HashTokeniser):
+    """Reads more tokens than it says."""
+
+    def tokens(self, texts: Any) -> Tokens:
+        return HashTokeniser(self.vocabulary, 64).tokens(texts)
+
+
+def longer() -> nn.Module:
+    model = curved()
+    model.encoder.tokeniser = Longer(32, 1)
+    return model
+
+
 @pytest.mark.parametrize(
     ("model", "certifier", "options", "error", "sentence"),
     [
+        (Past(), smoothing(), {}, ModelError, "reads embeddings of its tokens past what it is given"),
+        (Decoy(), smoothing(), {}, ModelError, "two encoders of text"),
+        (deaf(), smoothing(), {}, ModelError, "says the same wherever the embeddings of its tokens are"),
+        (longer(), smoothing(), {}, ShiftproofError, "tokens, but the model's tokeniser says that it reads 1"),
         (Reader(), smoothing(), {}, ModelError, r"the model \(Reader\) has no encoder of text"),
         (
             Twice(),
@@ -462,7 +512,17 @@ def loud() -> nn.Module:
         (curved(), smoothing(6.0), {}, UsageError, "EmbeddingGaussian.sigma=6.0. is too wide for this model"),
         (loud(), smoothing(), {}, UsageError, "numbers of its embeddings up to .* should stay below 64"),
     ],
-    ids=["no encoder", "called twice", "no length", "wide noise", "large embedding"],
+    ids=[
+        "past the encoder",
+        "two encoders",
+        "deaf",
+        "longer",
+        "no encoder",
+        "called twice",
+        "no length",
+        "wide noise",
+        "large embedding",
+    ],
 )
 def test_refusals_are_one_sentence_before_any_vote(
     model: nn.Module, certifier: Any, options: dict[str, Any], error: type[Exception], sentence: str, tmp_path: Path

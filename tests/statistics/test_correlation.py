@@ -42,12 +42,28 @@ def test_samples_drawn_several_times_count_several_times() -> None:
         assert _weighted_spearman(weights, x, y)[0] == pytest.approx(stats.spearmanr(one, other).statistic, abs=1e-12)
 
 
-@pytest.mark.parametrize(("kind", "rho"), [("pearson", 0.0), ("pearson", 0.85), ("spearman", 0.85)])
-def test_intervals_cover(kind: str, rho: float) -> None:
+@pytest.mark.parametrize("scale", [1e-12, 1e-7, 1.0, 1e100, 1e200])
+def test_no_scale_of_the_numbers_matters(scale: float) -> None:
+    x, y = draw(40, 0.6, 0)
+    assert pearson(scale * x, scale * y + scale) == pytest.approx(stats.pearsonr(x, y).statistic, abs=1e-9)
+    assert pearson([scale, scale], [1.0, 2.0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "rho", "n"),
+    [
+        ("pearson", 0.0, 120),
+        ("pearson", 0.85, 120),
+        ("spearman", 0.85, 120),
+        ("pearson", 0.8, 10),
+        ("pearson", 0.0, 10),
+    ],
+)
+def test_intervals_cover(kind: str, rho: float, n: int) -> None:
     true = rho if kind == "pearson" else 6 / np.pi * np.arcsin(rho / 2)
     covered = 0
     for seed in range(200):
-        e = correlation(pairs_of(*draw(120, rho, seed)), kind, seed, resamples=400)  # type: ignore[arg-type]
+        e = correlation(pairs_of(*draw(n, rho, seed)), kind, seed, resamples=400)  # type: ignore[arg-type]
         covered += e.low <= true <= e.high
     # of 200 intervals at 95 %, fewer than 179 cover once in a thousand times
     assert covered >= 179

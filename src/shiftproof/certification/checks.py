@@ -12,7 +12,7 @@ from shiftproof.execution import single_threaded
 from shiftproof.models.outputs import check_copyable, logits_of
 from shiftproof.models.reference import Reference, random_inputs
 from shiftproof.models.state import first_change, snapshot
-from shiftproof.models.text import EmbeddedTexts, embedding_shape
+from shiftproof.models.text import EmbeddedTexts, TextEncoder, embedding_shape
 from shiftproof.models.text.encoder import check_takes
 from shiftproof.rng import torch_generator
 
@@ -113,9 +113,12 @@ def _check_width(model: nn.Module, reference: Reference) -> None:
 def check_embeddings(model: nn.Module, domain: Domain) -> None:
     """Refuse a model without an encoder of text, and one that is not a function of the embeddings of a text's tokens.
 
-    One that calls its encoder twice, or with other texts than it is given, says other things of embeddings.
+    One that calls its encoder twice, or with other texts than it is given, says other things of embeddings. One that
+    reads embeddings elsewhere, where no noise would reach them, does not move with them.
     """
     embedding_shape(model)
+    if sum(isinstance(part, TextEncoder) for part in model.modules()) > 1:
+        raise ModelError("the model has two encoders of text, and noise would reach the embeddings of one only")
     inputs = domain.take(np.linspace(0, len(domain) - 1, min(COMPARED, len(domain)), dtype=np.int64))[0]
     with torch.no_grad(), single_threaded():
         texts = EmbeddedTexts.of(model, inputs)
@@ -124,6 +127,37 @@ def check_embeddings(model: nn.Module, domain: Domain) -> None:
         raise ModelError(
             "the model says other things of the embeddings of a text's tokens than of the text, so that no guarantee "
             "for changes of embeddings would speak of it"
+        )
+    _check_moves(model, inputs)
+
+
+def _check_moves(model: nn.Module, inputs: Tensor) -> None:
+    """Refuse a model that says other things of moved embeddings when it is given them than when its own layer gives
+    them, and one that says the same wherever they are.
+    """
+    generator, still = torch_generator(0, "moved embeddings"), True
+    for row in inputs:
+        with torch.no_grad(), single_threaded():
+            texts = EmbeddedTexts.of(model, row[None])
+            start, own = texts.embed(), texts.movable[..., None]
+            if not bool(own.any()):
+                continue
+            draws = torch.randn(start.shape, generator=generator).to(start)
+            points = start + torch.where(own, draws * start.std().clamp(min=1e-3), 0)
+            given, before = texts.scores(points).float().cpu(), texts.scores(start).float().cpu()
+            with texts.encoder.embedding_replaced(points):
+                moved = _logits(model, row[None])
+        if not Reference(row[None], moved).agrees(given):
+            raise ModelError(
+                "the model reads embeddings of its tokens past what it is given, where no noise would reach them: let "
+                "it call its encoder of text as it is"
+            )
+        still = still and bool((given == before).all())
+        if not still:
+            return
+    if still and any(bool(EmbeddedTexts.of(model, row[None]).movable.any()) for row in inputs):
+        raise ModelError(
+            "the model says the same wherever the embeddings of its tokens are, so that noise on them tells nothing"
         )
 
 

@@ -156,6 +156,7 @@ def _settings() -> list[dict[str, Any]]:
         "momentum": "of sgd",
         "evaluate_every": "steps between two looks at the validation parts",
         "part": "what is trained: all, or the head alone",
+        "samples": "of every source domain that are trained on, at most; all unless told",
     }
     defaults = dict.fromkeys(("optimiser", "lr", "batch", "steps", "schedule", "evaluate_every"), "the objective's")
     beside = {

@@ -42,7 +42,7 @@ def measure(
     if not isinstance(study, Planned):
         study = plan_run(study, out, workers=count, progress="lines", require=requirements)
     if estimate:
-        show_costs(estimate_study(study.prepared, count), json)
+        show_costs(estimate_study(study.prepared, count, "lines"), json)
         return None
     asked: dict[str, Any] = {"require": requirements, "radii": radii, "command": typed_command()}
     run = run_study(study, workers=count, device=device, progress="lines", **asked)

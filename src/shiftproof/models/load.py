@@ -216,6 +216,12 @@ def _with_new_head(
         raise ModelError(f"{path}: {error}") from error
 
 
+def _kind_of(record: Mapping[str, Any] | None) -> str | None:
+    """What a network of the catalogue takes, by its record; None of others."""
+    name = (record or {}).get("name")
+    return MODELS[name].cls.kind if isinstance(name, str) and name in MODELS else None
+
+
 def _predicts(classes: Sequence[str]) -> str:
     return f"tells apart {', '.join(classes)}" if classes else "predicts a number"
 
@@ -225,6 +231,11 @@ def _labels(classes: Sequence[str]) -> str:
 
 
 def _rebuild(path: Path, card: dict[str, Any], domains: Domains | Domain | None) -> nn.Module:
+    kind = _kind_of(card["architecture"])
+    if domains is not None and kind not in (None, domains.kind):
+        raise ModelError(
+            f"{path} takes {kind} data, and {domains.name!r} holds {domains.kind} data: give it {kind} data"
+        )
     if domains is not None and card["classes"] is not None and tuple(card["classes"]) != domains.classes:
         raise ModelError(
             f"{path} {_predicts(card['classes'])}; the data has {_labels(domains.classes)}. "

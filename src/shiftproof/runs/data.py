@@ -15,7 +15,7 @@ from shiftproof.errors import DataError
 from shiftproof.probes import Probe
 from shiftproof.runs.names import check_targets
 from shiftproof.runs.seen import seen_domains, was_trained_on
-from shiftproof.runs.sources import name_in_records
+from shiftproof.runs.sources import as_recorded
 from shiftproof.runs.spec import Study
 from shiftproof.types import Finding
 
@@ -30,7 +30,9 @@ __all__ = [
 ]
 
 
-def measured_part(cards: Iterable[Mapping[str, Any]], data: str, domain: Domain, split: str | None = None) -> str:
+def measured_part(
+    cards: Iterable[Mapping[str, Any]], data: str | Mapping[str, Any], domain: Domain, split: str | None = None
+) -> str:
     """Which part of a domain is measured, for every verb: as told, else all of it unless a record says that a model
     was trained on it; then what training left out.
     """
@@ -132,7 +134,7 @@ def calibration_domains(study: Study, cards: Sequence[Mapping[str, Any]] = ()) -
     """
     if study.calibration is not None or study.trains or not any(probe.calibrates for probe in study.probes):
         return list(study.calibration or ())
-    return sorted({name for card in cards for name in seen_domains(card, name_in_records(study.data))})
+    return sorted({name for card in cards for name in seen_domains(card, as_recorded(study.data))})
 
 
 def calibration_pool(domains: Domains, card: Mapping[str, Any]) -> Domains | None:
@@ -149,7 +151,7 @@ def _parts(study: Study, data: StudyData, cards: Sequence[Mapping[str, Any]]) ->
     return {
         domain.name: "held-out"
         if study.split is None and domain.name in shaping
-        else measured_part(cards, name_in_records(study.data), domain, study.split)
+        else measured_part(cards, as_recorded(study.data), domain, study.split)
         for domain in data.domains
     }
 

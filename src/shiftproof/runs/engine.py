@@ -31,7 +31,7 @@ from shiftproof.runs.pretraining import first_alike
 from shiftproof.runs.record import continue_record, new_record, write_record
 from shiftproof.runs.run import Run, sheet_path, texts_path
 from shiftproof.runs.seen import seen_in_training, seen_targets
-from shiftproof.runs.sources import name_in_records
+from shiftproof.runs.sources import as_recorded
 from shiftproof.runs.spec import Member, Study
 from shiftproof.training.machine import find_device
 from shiftproof.types import Finding
@@ -118,7 +118,7 @@ def _fill_folder(planned: Planned, record: dict[str, Any], workers: int, device:
     for member, (model, card) in models.items():
         if study.models[member.name].train:
             findings += training_findings(member.title, study.models[member.name], model, data.sources)
-            findings += seen_targets(member.title, card, name_in_records(study.data), data.targets)
+            findings += seen_targets(member.title, card, as_recorded(study.data), data.targets)
     # a model has one way of reading, whatever seed has trained it
     for name, model in {member.name: model for member, (model, _) in models.items()}.items():
         findings += cut_findings(name, model, data.measured)
@@ -208,7 +208,7 @@ def _facts(data: StudyData, study: Study, card: Mapping[str, Any]) -> dict[str, 
     """What is known of the measured samples of each domain, of one model: how they were chosen, whether trained on."""
     found = {}
     for domain in data.domains:
-        seen = seen_in_training(card, name_in_records(study.data), domain, data.part(domain.name))
+        seen = seen_in_training(card, as_recorded(study.data), domain, data.part(domain.name))
         # who names a target says that training left it out; a record may know better
         stated = seen == "unknown" and domain in data.targets
         found[domain.name] = {"sampled": data.sampled(domain.name), "seen_in_training": "no" if stated else seen}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from shiftproof.domains import Domain, Domains
-from shiftproof.execution import parse_duration
+from shiftproof.execution import Mode, parse_duration, progress_bar
 from shiftproof.probes import Probe
 from shiftproof.runs.prepare import Prepared, prepare_study
 from shiftproof.runs.pretraining import first_alike, first_phase, phase_data, untrained
@@ -54,10 +54,14 @@ class StudyCost:
     cap_seconds: float | None = None
 
 
-def estimate_study(study: Study | Prepared, workers: int = 1) -> StudyCost:
+def estimate_study(study: Study | Prepared, workers: int = 1, progress: Mode = "off") -> StudyCost:
     """Run a few steps of every model and a moment of every probe, and scale up."""
     prepared = study if isinstance(study, Prepared) else prepare_study(study)
-    costs = [cost for name in prepared.study.models for cost in _costs(prepared, name, workers)]
+    costs: list[StageCost] = []
+    with progress_bar("trying models", len(prepared.study.models), progress) as bar:
+        for name in prepared.study.models:
+            costs += _costs(prepared, name, workers)
+            bar.advance(note=name)
     return StudyCost(
         costs,
         sum(cost.forward_passes for cost in costs),

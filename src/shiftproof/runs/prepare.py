@@ -22,7 +22,7 @@ from shiftproof.runs.identity import digest, study_identity
 from shiftproof.runs.inspect import model_findings, read_data
 from shiftproof.runs.pretraining import untrained
 from shiftproof.runs.seen import seen_targets
-from shiftproof.runs.sources import name_in_records
+from shiftproof.runs.sources import as_recorded
 from shiftproof.runs.spec import Study
 from shiftproof.training.checks import check_kind
 from shiftproof.types import Finding
@@ -119,7 +119,7 @@ def prepare_study(study: Study, progress: Mode = "off") -> Prepared:
     _check_probes(study, data, models)
     found += data_findings(data)
     for name, card in cards.items():
-        found += seen_targets(name, card, name_in_records(study.data), data.targets)
+        found += seen_targets(name, card, as_recorded(study.data), data.targets)
     found += model_findings(models, data)
     return Prepared(study, data, models, cards, tuple(found))
 

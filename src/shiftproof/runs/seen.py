@@ -11,37 +11,46 @@ from shiftproof.domains.registry import LOCAL
 from shiftproof.runs.sources import GIVEN
 from shiftproof.types import Finding
 
+Data = str | Mapping[str, Any]
+"""What a record calls a data set: its name, alone or with its options."""
+_RENDERED = {"name", "size", "channels"}
+"""What changes how samples look, and not which there are."""
+
 __all__ = ["seen_domains", "seen_in_training", "seen_targets", "was_trained_on"]
 
 
-def seen_domains(card: Mapping[str, Any], data: str) -> set[str]:
-    """Domains of the data set called `data` on which a model was trained, or one that it started from."""
+def seen_domains(card: Mapping[str, Any], data: Data) -> set[str]:
+    """Domains of this data set on which a model was trained, or one that it started from."""
     return {name for record in _phases(card) if _same_data(record, data) for name in record.get("sources") or ()}
 
 
-def seen_targets(name: str, card: dict[str, Any], data: str, targets: Sequence[Domain]) -> list[Finding]:
+def seen_targets(name: str, card: dict[str, Any], data: Data, targets: Sequence[Domain]) -> list[Finding]:
     """The targets that a model, or one that it started from, was trained on, under this name or another."""
     seen = [target.name for target in targets if was_trained_on(card, data, target)]
     message = "{} was trained on {}, or started from a model that was: it is not unseen then"
     return [Finding("warn", "target-seen", message.format(name, target)) for target in seen]
 
 
-def was_trained_on(card: Mapping[str, Any], data: str, domain: Domain) -> bool:
+def was_trained_on(card: Mapping[str, Any], data: Data, domain: Domain) -> bool:
     """Whether the record says that a model, or one that it started from, was trained on a domain of this data."""
     known = {hash_ for record in _phases(card) for hash_ in (record.get("fingerprints") or {}).values()}
     return domain.name in seen_domains(card, data) or domain.fingerprint in known
 
 
-def seen_in_training(card: Mapping[str, Any], data: str, domain: Domain, part: str) -> str:
+def seen_in_training(card: Mapping[str, Any], data: Data, domain: Domain, part: str) -> str:
     """no | unknown | yes: whether a model was trained on the samples of this part of a domain, by its record.
 
     A record that names the domains of this data that were trained on says of all others that they were not, and of
-    those that the held-out part was not. Without one, or where it began from weights of unknown origin, nobody knows.
+    those that the held-out part was not. Without one, or where it began from weights of unknown origin, nobody knows;
+    nor where a domain of the same name has other content than the one that was trained on, so that another part of it
+    may have been held out.
     """
     trained = was_trained_on(card, data, domain)
     if trained and part in ("all", "train"):
         return "yes"
     phases = list(_phases(card))
+    if any(_has_changed(record, data, domain) for record in phases):
+        return "unknown"
     complete = bool(phases) and all(record.get("sources") for record in phases)
     here = any(_same_data(record, data) for record in phases)
     return "no" if complete and (trained or here) else "unknown"
@@ -54,9 +63,22 @@ def _phases(card: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         record = record.get("initial")
 
 
-def _same_data(record: Mapping[str, Any], data: str) -> bool:
-    """Whether a record names this data; what was handed over has no name by which two could be told apart."""
-    return data != GIVEN and _place((record.get("data") or {}).get("name")) == _place(data)
+def _same_data(record: Mapping[str, Any], data: Data) -> bool:
+    """Whether a record names this data, with the same options; what was handed over has no name to tell it by."""
+    known, asked = record.get("data") or {}, {"name": data} if isinstance(data, str) else data
+    if asked["name"] == GIVEN or _place(known.get("name")) != _place(asked["name"]):
+        return False
+    # another column of a table, or another way to split it, makes other domains of the same rows
+    shared = (set(known) & set(asked)) - _RENDERED - {"path"}
+    return all(known[option] == asked[option] for option in shared)
+
+
+def _has_changed(record: Mapping[str, Any], data: Data, domain: Domain) -> bool:
+    """Whether a record knows a domain of this data by its name, and its content as another one."""
+    before = (record.get("fingerprints") or {}).get(domain.name)
+    known, asked = record.get("data") or {}, {} if isinstance(data, str) else data
+    as_it_looked = all(known.get(option) == asked.get(option) for option in ("size", "channels"))
+    return before not in (None, domain.fingerprint) and as_it_looked and _same_data(record, data)
 
 
 def _place(data: str | None) -> str | None:

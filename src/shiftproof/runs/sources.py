@@ -21,7 +21,7 @@ from shiftproof.models.networks.architecture import split_options
 from shiftproof.models.outputs import check_copyable
 from shiftproof.models.records import record_of
 
-__all__ = ["GIVEN", "HandedOver", "ModelSource", "as_data", "name_in_records"]
+__all__ = ["GIVEN", "HandedOver", "ModelSource", "as_data", "as_recorded"]
 
 GIVEN = "given"
 """The name of data, or of a model, that was handed over in Python and that no name would find again."""
@@ -62,16 +62,17 @@ def as_data(value: Any) -> DataSet:
     return HandedOver() if name == GIVEN else data_set(name, options)
 
 
-def name_in_records(data: DataSet) -> str:
-    """What the records of models call this data: of what was handed over, the name under which it was loaded, if any.
+def as_recorded(data: DataSet) -> dict[str, Any]:
+    """What the records of models say of this data: its name and options; of what was handed over, the name under which
+    it was loaded, if any.
 
     Data of somebody's own has a name that others may have, too: there only the content tells.
     """
     if not isinstance(data, HandedOver) or data.domains is None:
-        return data.source
+        return {**data.to_config(), "name": data.source}
     name: str = data.domains.name
     kind, colon, _ = name.partition(":")
-    return name if (name in DOMAINS and not colon) or (colon and kind in PREFIXED) else GIVEN
+    return {"name": name if (name in DOMAINS and not colon) or (colon and kind in PREFIXED) else GIVEN}
 
 
 @dataclass(frozen=True)

@@ -127,14 +127,16 @@ def _bootstrap(
     return Estimate(value, min(float(low), value), max(float(high), value), n, level, method)
 
 
-def outer_percentiles(units: Sequence[NDArray[np.object_]], level: float) -> tuple[float, float]:
+def outer_percentiles(
+    units: Sequence[NDArray[np.object_]], level: float, *, few_samples: bool = False
+) -> tuple[float, float]:
     """Where an interval of resampled figures ends: farther out than its level says if a sample has few groups.
 
     Whole groups are right or wrong together, and few of them know little of how much groups differ. `units` are those
-    of each sample.
+    of each sample. With `few_samples`, samples without groups count as groups do: for figures that are no means.
     """
     groups = [len(set(one.tolist())) for one in units]
-    grouped = [n for n, one in zip(groups, units, strict=True) if n < len(one)]
+    grouped = [n for n, one in zip(groups, units, strict=True) if few_samples or n < len(one)]
     if not grouped:
         return (1 - level) / 2, (1 + level) / 2
     fewest = min(grouped)

@@ -91,7 +91,9 @@ def _estimate(
         np.mean([of(times, d.truth, one) for one in d.predicted], axis=0)
         for d, times in zip(domains, _resampled_counts(domains, seed, resamples), strict=True)
     ]
-    low, high = np.quantile(signs @ np.array(drawn), outer_percentiles([one.units for one in domains], level))
+    # of few samples a bootstrap of correlations is too sure of itself
+    ends = outer_percentiles([one.units for one in domains], level, few_samples=True)
+    low, high = np.quantile(signs @ np.array(drawn), ends)
     value, n = float(per_seed.mean()), sum(len(one.truth) for one in domains)
     method = f"bootstrap of {kind.capitalize()}'s correlation"
     estimate = Estimate(value, min(float(low), value), max(float(high), value), n, level, method)
@@ -118,10 +120,20 @@ def _resampled_counts(domains: Sequence[Pairs], seed: int, resamples: int) -> li
 def _weighted_pearson(times: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
     """Of numbers (N, or a row for each resample) that occur so often (resamples x N)."""
     total = times.sum(1, keepdims=True)
+    x, y = _to_unit(x), _to_unit(y)
     x, y = (values - (times * values).sum(1, keepdims=True) / total for values in (x, y))
     product, squares = (times * x * y).sum(1), (times * x * x).sum(1) * (times * y * y).sum(1)
     # what is constant but for rounding says nothing
     return np.where(squares > 1e-24, product / np.sqrt(np.maximum(squares, 1e-300)), 0.0).clip(-1, 1)
+
+
+def _to_unit(values: FloatArray) -> FloatArray:
+    """The same numbers on a scale from -1 to 1, which no correlation depends on: squares of them stay in range."""
+    middle = values / 2
+    centred = middle - (middle.min() / 2 + middle.max() / 2)
+    largest = float(np.abs(centred).max())
+    scaled: FloatArray = centred / largest if largest > 0 else centred
+    return scaled
 
 
 def _weighted_spearman(times: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:

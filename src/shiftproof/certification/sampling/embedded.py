@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from shiftproof.certification.sampling.bank import EMBEDDING_GRID, check_exact, on_grid
 from shiftproof.certification.sampling.voting import Voter
-from shiftproof.errors import UsageError
+from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.text import EmbeddedTexts, TextEncoder, Tokens, text_encoder_of
 from shiftproof.models.text.encoder import GROUP_TOKENS
 from shiftproof.perturbations.noise import Noise
@@ -61,6 +61,10 @@ class EmbeddedVoter(Voter):
         texts = EmbeddedTexts.of(self.model, image)
         with torch.no_grad():
             clean = texts.embed()[0].cpu()
+        if len(clean) > self.shape[0]:
+            raise ModelError(
+                f"a text has {len(clean)} tokens, but the model's tokeniser says that it reads {self.shape[0]}"
+            )
         steps = torch.from_numpy(on_grid(clean.double().numpy(), EMBEDDING_GRID)).float()
         return PlacedText(image, Tokens(*(part.cpu() for part in texts.tokens)), clean.float(), steps)
 

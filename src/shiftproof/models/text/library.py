@@ -31,6 +31,8 @@ __all__ = [
 
 FETCHED = ("*.json", "*.safetensors", "*.txt", "*.model")
 """What is fetched of a model of the hub: no pickles, no code."""
+_TOKENIZER_FILES = ("tokenizer.json", "vocab.*", "*.model", "merges.txt", "*.tiktoken")
+"""Any of these is a tokenizer's vocabulary."""
 _HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 _NOT_KEPT = {"auto_map", "quantization_config", "transformers_version", "torch_dtype", "dtype", "use_kernels"}
 
@@ -81,7 +83,12 @@ def read_config(folder: Path) -> Any:
 
 
 def read_tokenizer(folder: Path) -> Any:
-    """The tokenizer in a folder."""
+    """The tokenizer in a folder; where there are no files of one, the library would make up one that knows no word."""
+    if not any(path for pattern in _TOKENIZER_FILES for path in folder.glob(pattern)):
+        raise ModelError(
+            f"{folder} holds no tokenizer (tokenizer.json, vocab.txt or the like): save it there as well, "
+            f"tokenizer.save_pretrained({str(folder)!r})"
+        )
     return _called(folder, import_library("transformers").AutoTokenizer.from_pretrained, local_files_only=True)
 
 

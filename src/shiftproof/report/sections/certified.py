@@ -128,9 +128,7 @@ def certified_chart(name: str, series: Sequence[Series], targets: Sequence[str] 
     domain under several noises, their envelope is drawn behind them.
     """
     farthest, edits = max(float(one.earned.max()) for one in series), series[0].counts_edits
-    # of edits there are whole numbers only: each figure holds from its own to the next
     radii = np.arange(max(farthest, 0) // 1 + 2) if edits else np.linspace(0, max(farthest, 1e-3) * 1.02, _POINTS)
-    steps = "step-after" if edits else "step-before"
     names = list(dict.fromkeys(one.label or one.model for one in series))
     values = list(_points(series, radii, targets))
     roles = sorted(dict.fromkeys(row["role"] for row in values), key=lambda role: role == "source")
@@ -140,7 +138,8 @@ def certified_chart(name: str, series: Sequence[Series], targets: Sequence[str] 
     dashes = {"field": "role", "type": "nominal", "scale": {"domain": roles, "range": _DASHES[: len(roles)]}}
     lines = layer(
         values,
-        {"type": "line", "interpolate": steps, "strokeWidth": 2},
+        # of edits there are whole numbers only: dots say which
+        {"type": "line", "interpolate": "step-before", "strokeWidth": 2, "point": edits},
         x=x,
         y=y,
         detail={"field": "domain", "type": "nominal"},
@@ -154,7 +153,7 @@ def certified_chart(name: str, series: Sequence[Series], targets: Sequence[str] 
         return make_chart(name, [lines], words=words)
     best = envelope([one.curve(radii) for one in series])
     rows = [{"radius": float(r), "certified": float(c)} for r, c in zip(radii, best, strict=True)]
-    shade = layer(rows, {"type": "area", "color": LINE, "interpolate": steps}, x=x, y=y)
+    shade = layer(rows, {"type": "area", "color": LINE, "interpolate": "step-before"}, x=x, y=y)
     title = "gray: the best noise at each radius, which is no classifier's curve"
     return make_chart(name, [shade, lines], title=title, words=words)
 

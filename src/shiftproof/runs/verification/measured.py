@@ -62,8 +62,9 @@ def _predicted_again(run: Run, data: StudyData, models: Mapping[Member, nn.Modul
                 outputs = [logits_of(model, domain.take(block)[0])[:, 0].double().cpu() for block in domain.blocks]
                 now = torch.cat(outputs).numpy()
                 apart = np.abs(now - rows["predicted"])
-                if (apart > _TIE * max(float(now.std()), 1e-9)).any():
-                    worst = int(np.argmax(apart))
+                # what is no number is not within it either
+                if not (apart <= _TIE * max(float(now.std()), 1e-9)).all():
+                    worst = int(np.argmax(np.nan_to_num(apart, nan=np.inf)))
                     message = f"{member.title} on {domain.name}: the model itself predicts {now[worst]:.4g}"
                     yield Finding(
                         "fail",
