@@ -14,8 +14,10 @@ import torch
 from tiny_transformers import tiny_folder, tiny_tokenizer
 
 import shiftproof as sp
+from shiftproof.domains.texts import text_domain
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.models import TextModel
+from shiftproof.models.huggingface import matched_by_order
 from shiftproof.models.labels import match_classes
 from shiftproof.models.load import check_trained, starts_by_chance
 from shiftproof.perturbations.text import encode, plain
@@ -268,3 +270,26 @@ def test_a_decoder_is_refused(tmp_path: Path) -> None:
     tiny_folder(tmp_path / "g", kind="gpt2", **sizes)
     with pytest.raises(ModelError, match="hf:g says other things of embeddings in a batch that is filled up"):
         sp.load_model("hf:g", REVIEWS)
+
+
+def test_classes_that_are_matched_by_order_are_named(tmp_path: Path) -> None:
+    data = text_domain("texts", ["good food", "bad food"] * 3, [1, 0] * 3, ["negative", "positive"])
+    plain = sp.load_model(f"hf:{tiny_folder(tmp_path / 'plain')}", data)
+    assert matched_by_order(plain, data.classes) == "LABEL_0 for negative, LABEL_1 for positive"
+    names = {"id2label": {0: "POSITIVE", 1: "NEGATIVE"}, "label2id": {"POSITIVE": 0, "NEGATIVE": 1}}
+    named = sp.load_model(f"hf:{tiny_folder(tmp_path / 'named', **names)}", data)
+    assert matched_by_order(named, data.classes) == ""
+    run = sp.audit(plain, data, threats="edits:1", corruptions="none", certifiers=[], limit=2, progress="off")
+    assert [one.message for one in run.findings if one.code == "classes-by-order"] == [
+        "model has other names of classes than the data; by their order it was taken LABEL_0 for negative, LABEL_1 for "
+        "positive: if that is wrong, set id2label in its config.json"
+    ]
+
+
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
+    folder = tiny_folder(tmp_path / "bare")
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+    data = text_domain("texts", ["good food", "bad food"], [1, 0], ["negative", "positive"])
+    with pytest.raises(ModelError, match="holds no tokenizer"):
+        sp.load_model(f"hf:{folder}", data)

@@ -108,7 +108,8 @@ def test_radii_are_whole_numbers_of_edits_up_to_the_cap(audited: Run) -> None:
         "abstains",
     ]
     chart = section.charts()[0].specification["layer"][0]
-    assert chart["mark"]["interpolate"] == "step-after"
+    # what is drawn at k holds up to k, and no farther
+    assert (chart["mark"]["interpolate"], chart["mark"]["point"]) == ("step-before", True)
     assert {row["radius"] % 1 for row in chart["data"]["values"]} == {0}
 
 
@@ -175,7 +176,7 @@ def test_a_model_that_knows_noise_on_its_embeddings_is_certified_under_both(save
     record = saved.with_suffix(".json")
     card = json.loads(record.read_text())
     record.write_text(json.dumps({**card, "objective": {"name": "embedding-gaussian", "sigma": 0.2}}))
-    study = audit_study("signed-reviews", ModelSource(f"file:{saved}"), "m", None, "e=0.9", {"limit": 4})
+    study = audit_study("signed-reviews", ModelSource(f"file:{saved}"), "m", None, ["e=0.9"], {"limit": 4})
     votes = usual_certifiers(prepare_audit(study))
     record.write_text(json.dumps(card))
     assert [vote.noise for vote in votes] == [WordDeletion(0.8), EmbeddingGaussian(0.2)]

@@ -162,3 +162,26 @@ def test_a_saved_model_keeps_its_record(trained: nn.Module, sources: Domains) ->
     assert record_of(named) == {}
     Path("saved.json").write_text('{"of": "something else"}')
     assert record_of(sp.load_model("file:saved.safetensors", sources, architecture="mlp", width=8)) == {}
+
+
+def test_other_domains_of_the_same_rows_are_not_called_unseen(run: Run) -> None:
+    rows = ["text,label,domain,site"]
+    for place in range(48):
+        words = f"{'good' if place % 2 else 'bad'} film number{place}"
+        rows.append(f"{words},{'yes' if place % 2 else 'no'},{'ab'[place // 24]},{'ns'[place % 3 > 0]}")
+    Path("two.csv").write_text("\n".join(rows) + "\n")
+    small = ["--model", "text-cnn", "--set", "model.width=8", "--set", "model.filters=8", "--set", "training.steps=3"]
+    assert run("train", "--data", "table:two.csv", "--source", "a", "--target", "b", *small, "--out", "m")[0] == 0
+    look_at = ["--model", "file:m", "--threat", "edits:1", "--limit", 20, "--workers", 1]
+
+    def seen(name: str, *more: object) -> dict[str, str]:
+        code, _, err = run("attack", "--data", "table:two.csv", *look_at, *more, "--out", name)
+        assert code == 0, err
+        return marks(sp.open_run(name))
+
+    assert seen("same") == {"a": "no", "b": "no"}
+    # every row of a is in n or in s
+    assert seen("sites", "--set", "data.domain=site") == {"n": "unknown", "s": "unknown"}
+    # without ids, what was held out is told by the row
+    Path("two.csv").write_text("\n".join([rows[0], *rows[:0:-1]]) + "\n")
+    assert seen("turned")["a"] == "unknown"

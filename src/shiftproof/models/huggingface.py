@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,7 +18,7 @@ from shiftproof.execution import machine_memory
 from shiftproof.models.heads import Head
 from shiftproof.models.labels import match_classes
 from shiftproof.models.networks.architecture import NetworkBlueprint
-from shiftproof.models.split import SplitModel
+from shiftproof.models.split import SplitModel, blueprint_of
 from shiftproof.models.text.fast_tokeniser import FastTokeniser
 from shiftproof.models.text.library import (
     build_module,
@@ -35,7 +35,14 @@ from shiftproof.models.text.transformer import Pooling, TransformerEncoder, free
 from shiftproof.rng import seeded_globals
 from shiftproof.types import Natural, Positive
 
-__all__ = ["HuggingFace", "HuggingFaceBlueprint", "build_huggingface", "huggingface_options", "is_classifier"]
+__all__ = [
+    "HuggingFace",
+    "HuggingFaceBlueprint",
+    "build_huggingface",
+    "huggingface_options",
+    "is_classifier",
+    "matched_by_order",
+]
 
 PREFIX = "hf:"
 
@@ -172,6 +179,18 @@ def _kept_outputs(spec: str, config: Any, domains: Domains | Domain) -> tuple[in
             "takes one. 'shiftproof train --set model.head=free' trains a new head on it"
         )
     return (0,)
+
+
+def matched_by_order(model: nn.Module, classes: Sequence[str]) -> str:
+    """Which outputs of a classifier were taken for which classes by their order alone; nothing where names tell."""
+    built = blueprint_of(model)
+    if not isinstance(built, HuggingFaceBlueprint) or built.order is None or len(classes) < 2:
+        return ""
+    labels = {int(number): str(name) for number, name in (built.config.get("id2label") or {}).items()}
+    own = [labels.get(number, str(number)) for number in built.order]
+    if [name.strip().casefold() for name in own] == [name.strip().casefold() for name in classes]:
+        return ""
+    return ", ".join(f"{name} for {label}" for name, label in zip(own, classes, strict=True))
 
 
 def huggingface_options(spec: str, options: Mapping[str, Any]) -> tuple[Head, HuggingFace]:

@@ -13,6 +13,7 @@ from shiftproof.domains.texts import texts_of
 from shiftproof.domains.validate import class_findings
 from shiftproof.errors import DataError
 from shiftproof.execution import Mode
+from shiftproof.models.huggingface import matched_by_order
 from shiftproof.models.text.encoder import text_encoder_of
 from shiftproof.perturbations.threat import Ball, size_text
 from shiftproof.probes import Probe
@@ -60,8 +61,13 @@ def _one_class(data: StudyData) -> Iterator[Finding]:
 
 
 def model_findings(models: Mapping[str, nn.Module], data: StudyData) -> Iterator[Finding]:
-    """Models that are right far more often on inputs of another scale."""
+    """Models whose classes are those of the data by their order alone, and models that are right far more often on
+    inputs of another scale.
+    """
     for name, model in models.items():
+        if taken := matched_by_order(model, data.sources.classes):
+            message = f"{name} has other names of classes than the data; by their order it was taken {taken}"
+            yield Finding("warn", "classes-by-order", f"{message}: if that is wrong, set id2label in its config.json")
         for one in scale_findings(model, data.measured[: len(data.sources)]):
             yield replace(one, message=f"{name}: {one.message}") if len(models) > 1 else one
 
