@@ -129,6 +129,9 @@ def test_a_run_from_training_to_verify_and_its_figures_by_hand(capsys: pytest.Ca
         assert np.allclose(measured["predicted"], predicted, atol=1e-5)
         assert said["pearson"][name] == pytest.approx(stats.pearsonr(rows.labels, predicted).statistic, abs=1e-6)
         assert said["spearman"][name] == pytest.approx(stats.spearmanr(rows.labels, predicted).statistic, abs=1e-6)
+        assert said["mean_absolute_error"][name] == pytest.approx(np.abs(rows.labels - predicted).mean(), abs=1e-5)
+    errors = said["mean_absolute_error"]
+    assert said["mean_absolute_error_gap"] == pytest.approx(errors["trips"] - (errors["books"] + errors["films"]) / 2)
     here = np.mean([said["pearson"][name] for name in ("books", "films")])
     assert said["pearson_gap"] == pytest.approx(here - said["pearson"]["trips"])
     assert said["pearson_gap_interval"][0] > 0.2

@@ -75,7 +75,7 @@ def show_accuracy(table: AccuracyTable) -> None:
 
 
 def show_scores(table: ScoreTable) -> None:
-    """Correlations per model and domain, each with its interval below it."""
+    """Correlations and errors per model and domain, each with its interval below it."""
     _show_page_table(table.to_table("scores", {}))
 
 

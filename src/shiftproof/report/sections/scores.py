@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from shiftproof.report.accuracy import domain_heading
@@ -27,7 +28,7 @@ class Scores(Section):
         return bool(self.report.scores.rows)
 
     def tables(self) -> list[Table]:
-        """Pearson's and Spearman's correlation of each model."""
+        """Pearson's and Spearman's correlation and the mean error of each model."""
         return [self.report.scores.to_table("scores", self.report.models)]
 
     def charts(self) -> list[Chart]:
@@ -42,7 +43,12 @@ class Scores(Section):
 
     def words(self) -> list[str]:
         """What the figures are, and which intervals they have."""
-        lost = "; gaps are the mean over sources less the unseen domain" if self.report.targets else ""
+        lost = (
+            "; what is lost is how much lower a correlation is on the unseen domain than, on average, on the sources, "
+            "and how much larger the error"
+            if self.report.targets
+            else ""
+        )
         return [
             f"Measured, not guaranteed. Small figures are 95 % intervals by a bootstrap over samples, or groups where "
             f"there are any{lost}. {self.report.measured_on}",
@@ -59,7 +65,11 @@ class Scores(Section):
         for model in models:
             one = self.report.evidence.where(probe="score", model=model, domain=domain)[0]
             pairs = zip(one["truth"].tolist(), one["predicted"].tolist(), strict=True)
-            values += [{"model": model, "truth": truth, "predicted": predicted} for truth, predicted in pairs]
+            values += [
+                {"model": model, "truth": truth, "predicted": predicted}
+                for truth, predicted in pairs
+                if math.isfinite(predicted)
+            ]
         dots = layer(
             values,
             {"type": "circle", "size": 24, "opacity": 0.5},
@@ -79,6 +89,7 @@ def _correlations(table: ScoreTable) -> Chart:
         {"model": row.model, "domain": domain_heading(name, table.targets), "r": e.value, "low": e.low, "high": e.high}
         for row in rows
         for name, e in row.scores.items()
+        if math.isfinite(e.value)
     ]
     places: dict[str, Any] = {
         "x": {
