@@ -103,7 +103,9 @@ def _correlations(table: ScoreTable) -> Chart:
         "color": by_colour("model", models),
     }
     axis = {"grid": True, "gridColor": LINE}
-    y = {"field": "r", "type": "quantitative", "title": "Pearson's correlation", "scale": {"zero": False}, "axis": axis}
+    # from 0, so that a small loss looks small
+    scale = {"domain": [min([0.0, *(float(str(one["low"])) for one in values)]), 1]}
+    y = {"field": "r", "type": "quantitative", "title": "Pearson's correlation", "scale": scale, "axis": axis}
     dots = layer(values, {"type": "circle", "size": 90, "opacity": 1}, **places, y=y)
     return make_chart(
         "scores",
