@@ -1,6 +1,7 @@
 """Where data comes from: embedded digits, constructions on them, data sets on disk, folders; splits and checks."""
 
-from shiftproof.domains.domain import Domain, Domains, as_domains, one_domain
+from shiftproof.domains.domain import Domain, Domains
+from shiftproof.domains.handed_over import as_domains, one_domain
 from shiftproof.domains.registry import DOMAINS, DataSet, load_domains
 from shiftproof.domains.splits import held_out, train_part, validation_part
 from shiftproof.domains.validate import Validation, validate

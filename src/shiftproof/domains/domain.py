@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,10 +19,9 @@ from shiftproof.domains.inputs import ArrayInputs, Inputs, SubsetInputs
 from shiftproof.errors import DataError, UnknownName, UsageError
 from shiftproof.types import FloatArray, IntArray
 
-__all__ = ["Domain", "Domains", "as_domains", "one_domain"]
+__all__ = ["Domain", "Domains", "class_labels"]
 
 BLOCK_SAMPLES, BLOCK_BYTES = 256, 1 << 24
-_ARRAYS = (Tensor, np.ndarray)
 SPLITS = {"train", "validation", "test"}
 
 
@@ -99,7 +98,7 @@ class Domain:
             name,
             tuple(classes),
             inputs,
-            _integers(labels, name) if len(classes) else _numbers(labels, name),
+            class_labels(labels, name) if len(classes) else _numbers(labels, name),
             _objects(ids if ids is not None else [f"{name}/{i}" for i in range(len(inputs))]),
             None if groups is None else _objects(groups),
             None if splits is None else _objects(splits),
@@ -292,48 +291,8 @@ class Domains:
         return Domains(self.name, others)
 
 
-def one_domain(data: Any, verb: str) -> Domain:
-    """The domain that is meant by a domain, a data set of one, or a pair (inputs, labels); `verb` is for errors."""
-    if isinstance(data, Domain):
-        return data
-    if isinstance(data, Domains) and len(data) > 1:
-        raise UsageError(f"{verb} one domain at a time: {', '.join(data.names)}")
-    if not isinstance(data, Domains) and isinstance(data, tuple | list) and len(data) == 2 and not _length(data[0]):
-        raise UsageError(f"there are no samples to {verb}")
-    return next(iter(as_domains(data)))
-
-
-def _length(values: Any) -> int:
-    return len(values) if hasattr(values, "__len__") else 1
-
-
-def as_domains(
-    data: Domains | Domain | tuple[Tensor, Tensor] | Mapping[str, tuple[Tensor, Tensor]], classes: int | None = None
-) -> Domains:
-    """Domains from what a Python caller may have: domains, a pair (inputs, labels), or a pair for each domain's name.
-
-    Pairs are checked here: inputs in [0, 1], labels from 0 to `classes` - 1 (one more than the largest if not given).
-    """
-    if isinstance(data, Domains):
-        return data
-    if isinstance(data, Domain):
-        return Domains(data.name, [data])
-    pairs: dict[str, Any] = {str(k): v for k, v in data.items()} if isinstance(data, Mapping) else {"data": data}
-    if not pairs:
-        raise UsageError("there is no domain: pass a pair (inputs, labels), or one for each domain's name")
-    for name, pair in pairs.items():
-        if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(part, _ARRAYS) for part in pair)):
-            raise UsageError(f"{name!r} should be a pair of arrays (inputs, labels), not {type(pair).__name__}")
-        inputs, labels = (tuple(part.shape) for part in pair)
-        if not inputs or inputs[:1] != labels:
-            raise DataError(f"{name!r} has inputs of shape {inputs} but labels of shape {labels}")
-    if classes is None:
-        classes = 1 + max(int(_integers(labels, name).max(initial=0)) for name, (_, labels) in pairs.items())
-    names = [str(i) for i in range(classes)]
-    return Domains("pair", [Domain.from_arrays(name, torch.as_tensor(x), y, names) for name, (x, y) in pairs.items()])
-
-
-def _integers(labels: ArrayLike, owner: str) -> IntArray:
+def class_labels(labels: ArrayLike, owner: str) -> IntArray:
+    """Labels as whole numbers; `owner` is whose they are, for errors."""
     values = np.asarray(labels)
     if values.ndim != 1 or values.dtype.kind not in "iub":
         raise DataError(
