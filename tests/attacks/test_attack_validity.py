@@ -53,7 +53,7 @@ def honest() -> nn.Module:
         ("mlp-cayley", sp.objectives.ERM(), 10, Threat("l2", 0.5)),
         pytest.param("cnn-cayley", sp.objectives.ERM(), 10, LINF, marks=pytest.mark.slow),
         pytest.param("cnn", sp.objectives.Gaussian(0.25), 10, LINF, marks=pytest.mark.slow),
-        ("cnn", sp.objectives.AdversarialTraining("linf:0.1", steps=3), 10, LINF),
+        pytest.param("cnn", sp.objectives.AdversarialTraining("linf:0.1", steps=3), 10, LINF, marks=pytest.mark.slow),
         pytest.param("cnn", sp.objectives.AdversarialTraining("linf:0.1", steps=3), 2, LINF, marks=pytest.mark.slow),
     ],
     ids=lambda value: getattr(value, "norm", None) or (type(value).__name__ if not isinstance(value, str) else value),

@@ -193,6 +193,7 @@ def test_the_search_keeps_its_promises(model: nn.Module, kind: str) -> None:
     assert np.allclose(part.parameters, results[-1].parameters[some], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_workers_and_blocks_change_nothing(model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     attack = Spatial("rotation:0.3")
     whole = sp.attack(model, digits(30), attack)

@@ -71,6 +71,7 @@ def _missed(rank: int, repetitions: int, dimensions: int = 640) -> int:
     return missed
 
 
+@pytest.mark.slow
 def test_shifted_percentiles_cover_and_those_of_the_median_do_not() -> None:
     assert _missed(40, 200) == 0
     assert _missed(192, 20) == 20

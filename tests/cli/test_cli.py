@@ -404,6 +404,7 @@ def test_an_interrupt_exits_130_and_the_same_command_goes_on(tmp_path: Path) -> 
     assert torch.load(checkpoint, weights_only=True)["step"] > step
 
 
+@pytest.mark.slow
 @needs_data
 def test_colored_mnist_from_the_command_line(run: Call, tmp_path: Path) -> None:
     code, out, _ = run(

@@ -78,6 +78,7 @@ def test_order_is_checked_between_the_same_balls_of_the_same_vote_alone(studied:
     assert not [one for one in found if one.level == "fail"]
 
 
+@pytest.mark.slow
 def test_the_run_is_verified(studied: Path, run: Call) -> None:
     code, text, err = run("verify", studied, "--part", 2)
     assert code == 0, text + err

@@ -88,6 +88,7 @@ def test_a_model_that_holds_the_noise_of_seed_0_certifies_nothing(run: Run, few:
     assert fresh["seed"] != 0
 
 
+@pytest.mark.slow
 def test_nor_does_it_in_python_or_in_an_audit(run: Run, few: Path) -> None:
     domain = sp.load_domains("folder:images")["clinic-a"]
     setting = sp.certifiers.RandomizedSmoothing(sp.noise.Gaussian(SIGMA), n=N)
