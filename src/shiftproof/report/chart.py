@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
-__all__ = ["Chart", "by_colour", "heat_map", "intervals", "layer", "make_chart", "numbers_axis", "share_axis"]
+__all__ = [
+    "Chart",
+    "by_colour",
+    "by_domain",
+    "heat_map",
+    "intervals",
+    "layer",
+    "make_chart",
+    "numbers_axis",
+    "share_axis",
+]
 
 Json = dict[str, Any]
 
@@ -91,6 +101,16 @@ def share_axis(field: str, title: str) -> Json:
 def by_colour(field: str, names: Sequence[str]) -> Json:
     """A colour for each name, in this order, and the legend."""
     return {"field": field, "type": "nominal", "sort": list(names), "scale": {"domain": list(names)}}
+
+
+def by_domain(domains: Sequence[str], models: Sequence[str]) -> Json:
+    """Domains side by side in this order, in each of them the models, with a colour for each."""
+    axis = {"labelAngle": 0, "labelPadding": 8, "labelLimit": 180}
+    return {
+        "x": {"field": "domain", "type": "nominal", "sort": list(domains), "title": None, "axis": axis},
+        "xOffset": {"field": "model", "type": "nominal", "sort": list(models)},
+        "color": by_colour("model", models),
+    }
 
 
 def intervals(values: Iterable[Json], stroke: float = 2, opacity: float = 1, **encoding: Any) -> Json:

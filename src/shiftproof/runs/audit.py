@@ -158,7 +158,7 @@ def audit_study(
     document = {
         "name": "audit",
         "title": f"Audit of {name}",
-        "about": f"The same samples of every domain as they are, attacked, corrupted and certified; {where}.{planned}",
+        "about": f"The same samples of every domain, by every question that was asked and applies; {where}.{planned}",
         "data": data,
         "source": sources,
         "target": tuple(targets) or None,

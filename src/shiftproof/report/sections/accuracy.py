@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shiftproof.report.accuracy import AccuracyTable, domain_heading
-from shiftproof.report.chart import SOFT, Chart, by_colour, intervals, layer, make_chart, share_axis
+from shiftproof.report.chart import SOFT, Chart, by_domain, intervals, layer, make_chart, share_axis
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Table
 
@@ -74,17 +74,7 @@ def accuracy_chart(table: AccuracyTable, classes: int) -> Chart:
         for row in table.rows
         for domain, e in row.accuracy.items()
     ]
-    places: dict[str, Any] = {
-        "x": {
-            "field": "domain",
-            "type": "nominal",
-            "sort": domains,
-            "title": None,
-            "axis": {"labelAngle": 0, "labelPadding": 8, "labelLimit": 180},
-        },
-        "xOffset": {"field": "model", "type": "nominal", "sort": models},
-        "color": by_colour("model", models),
-    }
+    places = by_domain(domains, models)
     guess = layer(
         [{"guess": 1 / classes}],
         {"type": "rule", "strokeDash": [4, 4], "color": SOFT},

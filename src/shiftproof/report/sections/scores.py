@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from shiftproof.report.accuracy import domain_heading
-from shiftproof.report.chart import LINE, Chart, by_colour, intervals, layer, make_chart, numbers_axis
+from shiftproof.report.chart import LINE, Chart, by_colour, by_domain, intervals, layer, make_chart, numbers_axis
 from shiftproof.report.scores import ScoreTable
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Table
@@ -91,17 +91,7 @@ def _correlations(table: ScoreTable) -> Chart:
         for name, e in row.scores.items()
         if math.isfinite(e.value)
     ]
-    places: dict[str, Any] = {
-        "x": {
-            "field": "domain",
-            "type": "nominal",
-            "sort": domains,
-            "title": None,
-            "axis": {"labelAngle": 0, "labelPadding": 8, "labelLimit": 180},
-        },
-        "xOffset": {"field": "model", "type": "nominal", "sort": models},
-        "color": by_colour("model", models),
-    }
+    places = by_domain(domains, models)
     axis = {"grid": True, "gridColor": LINE}
     # from 0, so that a small loss looks small
     scale = {"domain": [min([0.0, *(float(str(one["low"])) for one in values)]), 1]}
