@@ -15,7 +15,7 @@ Parameters = Iterable[nn.Parameter]
 
 OPTIMISERS: dict[str, Callable[[Parameters, Recipe], torch.optim.Optimizer]] = {
     "adam": lambda p, r: torch.optim.Adam(p, lr=r.lr, weight_decay=r.weight_decay),
-    "adamw": lambda p, r: torch.optim.AdamW(p, lr=r.lr, weight_decay=r.weight_decay),
+    "adamw": lambda p, r: torch.optim.AdamW(p, lr=r.lr, weight_decay=r.weight_decay, fused=True),
     "sgd": lambda p, r: torch.optim.SGD(p, lr=r.lr, momentum=r.momentum, weight_decay=r.weight_decay),
 }
 
