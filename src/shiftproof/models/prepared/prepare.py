@@ -17,6 +17,7 @@ from shiftproof.execution import require_bf16, single_threaded
 from shiftproof.models.lipschitz.freeze import freeze
 from shiftproof.models.prepared.rewrite import Affine, Parts, head_in_f32, rewrite
 from shiftproof.models.reference import BF16_TOLERANCE, TOLERANCE, Reference, copy_of, random_inputs
+from shiftproof.models.text import text_encoder_of
 
 __all__ = ["Backend", "Precision", "Prepared", "check_compute", "prepare"]
 
@@ -25,6 +26,8 @@ Backend = Literal["torch", "openvino"]
 
 ACTIVATION_BYTES = 4 << 20
 SMALLEST_SLICE, LARGEST_SLICE = 16, 512
+TEXT_SLICE = 64
+"""At least so many texts at a time: their encoder sorts them by length, and reads them in groups that fit the caches."""
 _BATCHES = (1, 2, 16, 128, 256)
 """Sizes of a batch at which a model is tried, besides its slices."""
 
@@ -83,7 +86,8 @@ def prepare(
         hidden = reference.inputs.clone() if parts.affine is None else parts.affine(reference.inputs)
         largest = _largest_activation(parts.rest, hidden.clone())
         fitting = max(1, ACTIVATION_BYTES // (4 * largest))
-        slice_size = min(max(1 << (fitting.bit_length() - 1), SMALLEST_SLICE), LARGEST_SLICE)
+        smallest = SMALLEST_SLICE if text_encoder_of(model) is None else TEXT_SLICE
+        slice_size = min(max(1 << (fitting.bit_length() - 1), smallest), LARGEST_SLICE)
         if backend == "openvino":
             from shiftproof.models.prepared.openvino import compile_for_openvino
 

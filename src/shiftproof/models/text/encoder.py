@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ __all__ = ["TextEncoder", "check_takes", "text_encoder_of"]
 GROUP_TOKENS = 2048
 """Tokens that are read at once, those that fill up included: what a larger batch computes does not stay in caches."""
 FEWEST_TOKENS, STRETCH = 256, 1.25
-"""In training, groups are of texts whose lengths differ by less than this factor, unless they have fewer tokens."""
+"""Groups are of texts whose lengths differ by less than this factor, unless they have fewer tokens."""
 
 
 class TextEncoder(nn.Module, ABC):
@@ -101,7 +102,7 @@ class TextEncoder(nn.Module, ABC):
             return self.encode(embedded, tokens)
         lengths, order = tokens.real.sum(1).sort(stable=True)
         read = []
-        for start, end in _alike(lengths.tolist()):
+        for start, end in _groups(lengths.tolist(), math.inf):
             group = tokens.rows(order[start:end])
             read.append(self.encode(embedded[order[start:end], : group.ids.shape[1]], group))
         return torch.cat(read)[order.argsort()]
@@ -116,21 +117,15 @@ class TextEncoder(nn.Module, ABC):
         return embedded, tokens
 
 
-def _groups(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Where groups of rows begin and end, of rows that are sorted by their length: each is small once filled up."""
+def _groups(lengths: Sequence[int], most: float = GROUP_TOKENS) -> Iterator[tuple[int, int]]:
+    """Where groups of texts of like length begin and end, of rows that are sorted by their length.
+
+    With all that fills them up they have `most` tokens, unless one text has more.
+    """
     start = 0
     for row, length in enumerate(lengths):
-        if row > start and (row + 1 - start) * length > GROUP_TOKENS:
-            yield start, row
-            start = row
-    yield start, len(lengths)
-
-
-def _alike(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The same for training, where a batch is small and what fills up is what counts."""
-    start = 0
-    for row, length in enumerate(lengths):
-        if length > STRETCH * lengths[start] and (row - start) * lengths[row - 1] >= FEWEST_TOKENS:
+        differs = length > STRETCH * lengths[start] and (row - start) * lengths[row - 1] >= FEWEST_TOKENS
+        if differs or (row > start and (row + 1 - start) * length > most):
             yield start, row
             start = row
     yield start, len(lengths)
