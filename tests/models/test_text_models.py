@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from shiftproof.errors import ModelError, UsageError
 from shiftproof.models import MODELS
 from shiftproof.models.files import fingerprint
 from shiftproof.models.text import HashTokeniser, TextEncoder, text_encoder_of
-from shiftproof.models.text.encoder import GROUP_TOKENS, _alike, _groups
+from shiftproof.models.text.encoder import FEWEST_TOKENS, GROUP_TOKENS, STRETCH, _groups
 from shiftproof.perturbations.text import encode, plain
 
 REVIEWS = sp.load_domains("signed-reviews")
@@ -89,12 +90,25 @@ def test_rows_are_read_in_small_groups_of_one_length() -> None:
     assert groups[-1] == (len(lengths) - 1, len(lengths))
 
 
+def test_no_group_is_filled_up_much() -> None:
+    lengths = [length for length in range(3, 60) for _ in range(8)]
+    groups = list(_groups(lengths))
+    assert [row for start, end in groups for row in range(start, end)] == list(range(len(lengths)))
+    for start, end in groups:
+        alike = lengths[end - 1] <= STRETCH * lengths[start]
+        # what is unlike its first stands in a group that was still too small to be one
+        assert (
+            alike
+            or sum(length <= STRETCH * lengths[start] for length in lengths[start:end]) * lengths[start] < FEWEST_TOKENS
+        )
+
+
 @pytest.mark.parametrize("name", ["minilm", "text-transformer"])
 def test_training_reads_texts_of_like_length_together(name: str) -> None:
     model = build(name, dropout=0.0, length=60).double().train()
     texts = [" ".join(["good", "bad", "food"][k % 3] for k in range(length)) for length in (40, 3, 9, 50, 3, 48) * 4]
     lengths = sorted(encoder_of(model).tokens(encode(texts)).real.sum(1).tolist())
-    assert len(list(_alike(lengths))) > 1
+    assert len(list(_groups(lengths, math.inf))) > 1
     labels = torch.tensor([0, 1] * 12)
 
     def slopes(logits: torch.Tensor) -> list[torch.Tensor]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from torch import nn
 
 import shiftproof as sp
@@ -21,7 +22,7 @@ from shiftproof.perturbations.corruptions import TEXT
 from shiftproof.perturbations.noise import EmbeddingGaussian, Gaussian, WordDeletion
 from shiftproof.perturbations.text import encode
 from shiftproof.runs import efforts
-from shiftproof.runs.audit import audit_study, prepare_audit, usual_certifiers
+from shiftproof.runs.audit import audit_study, prepare_audit, usual_certifiers, usual_threats
 from shiftproof.runs.efforts import EFFORTS, _attack, _on_smoothed
 from shiftproof.runs.run import Run
 from shiftproof.runs.sources import ModelSource
@@ -57,15 +58,32 @@ def audited(network: nn.Module, tmp_path_factory: pytest.TempPathFactory) -> Run
         return sp.audit(network, sources, target, limit=5, seed=0, out=out, progress="off")
 
 
+class Counts(nn.Module):
+    """Reads rows of bytes without an encoder: no embedding can be moved."""
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        letters = (rows > 0).sum(1, keepdim=True).float()
+        return torch.cat([letters, 40 - letters], 1)
+
+
+def test_embeddings_are_attacked_where_a_model_has_them(network: nn.Module) -> None:
+    reviews = sp.load_domains("signed-reviews")
+    for model, threats in ((network, ("edits:3", "embedding-l2:1.0")), (Counts(), ("edits:3",))):
+        study = audit_study(reviews, ModelSource.make(model), "model", None, ["e=0.9"], {"limit": 5})
+        assert usual_threats(prepare_audit(study)) == threats
+
+
 def test_an_audit_of_text_asks_all_four_questions_of_the_same_samples(audited: Run) -> None:
     assert [row["kind"] for row in audited.content().measures.figures()] == [
-        *("clean", "clean", "attacked", "attacked", "corrupted", "certified", "certified"),
+        *("clean", "clean", "attacked", "attacked", "attacked", "corrupted", "certified", "certified"),
     ]
     assert {tuple(sorted(one["id"])) for one in audited.evidence.where(domain="e=0.9")} == {
         tuple(sorted(audited.evidence.where(domain="e=0.9", probe="clean")[0]["id"]))
     }
     attacks = audited.evidence.where(probe="attack")
-    assert {(one.fact("norm"), one.fact("eps")) for one in attacks} == {("edits", 3.0), ("edits", 0.0)}
+    sizes = {("edits", 3.0), ("edits", 0.0), ("embedding-l2", 1.0)}
+    assert {(one.fact("norm"), one.fact("eps")) for one in attacks} == sizes
+    assert {one.fact("norm") for one in attacks.where(classifier="smoothed")} == {"edits"}
     assert {one.classifier for one in attacks} == {"base", "smoothed"}
     assert tuple(audited.evidence.distinct("corruption")[1:]) == TEXT
     (certified,) = {one.fact("noise") for one in audited.evidence.where(probe="certify")}

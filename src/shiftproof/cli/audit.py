@@ -49,12 +49,12 @@ def command(
     The report says what is right, what survives and what is guaranteed, where it was trained and where it is shipped.
 
     The same command continues where it was stopped; a budget is resolved once. Sizes of rotations are in radians, the
-    sigma of rotation noise in half turns. Texts are attacked by word edits and certified under word deletion. Exit 2
-    if a check of the model or a --require fails.
+    sigma of rotation noise in half turns. Texts are attacked by word edits and in their embeddings, and certified under
+    word deletion. Exit 2 if a check of the model or a --require fails.
     """
     from shiftproof.probes.corrupt import Corrupt
     from shiftproof.report.requirements import Requirement
-    from shiftproof.runs.audit import THREATS, audit_study, plan_audit, prepare_audit, questions_of
+    from shiftproof.runs.audit import audit_study, plan_audit, prepare_audit, questions_of, usual_threats
     from shiftproof.runs.sources import ModelSource
 
     began = time.monotonic()
@@ -70,7 +70,7 @@ def command(
     told = {"noise": noise, "sigma": sigma, "n": n, "alpha": alpha}
     certifiers = _certifiers(prepared, certifier, {k: v for k, v in told.items() if v is not None}, options)
     questions = questions_of(
-        threat or THREATS[prepared.data.sources.kind],
+        threat or usual_threats(prepared),
         certifiers,
         "none" if corruptions == "none" else corrupt.corruptions,
         None if severities is None else corrupt.severities,

@@ -78,7 +78,7 @@ Threats = Annotated[
     typer.Option(
         "--threat",
         help="Attacks: l2:0.5, linf:8/255, rotation:0.2; of text edits:3; several with commas.",
-        show_default="l2:0.5, of text edits:3",
+        show_default="l2:0.5, of text edits:3,embedding-l2:1.0",
     ),
 ]
 OneThreat = Annotated[

@@ -20,6 +20,7 @@ from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ShiftproofError, UsageError
 from shiftproof.execution import Mode, as_list, as_path, check_count, check_running, check_text
 from shiftproof.models.outputs import check_copyable
+from shiftproof.models.text import text_encoder_of
 from shiftproof.perturbations.balls import as_ball
 from shiftproof.perturbations.threat import Ball
 from shiftproof.probes.corrupt import as_corruptions, as_severities
@@ -37,19 +38,17 @@ from shiftproof.runs.study_files import validated
 
 __all__ = [
     "LIMIT",
-    "THREATS",
     "audit",
     "audit_study",
     "plan_audit",
     "prepare_audit",
     "questions_of",
     "usual_certifiers",
+    "usual_threats",
 ]
 
 LIMIT = 500
 """Samples of a domain that are measured, unless told."""
-THREATS = {"image": ("l2:0.5",), "text": ("edits:3",)}
-"""Attacks by the kind of samples, unless told."""
 _TIGHT = 1.01
 """A constant up to which margins in a representation say something."""
 
@@ -88,7 +87,7 @@ def audit(
     Args:
         target: The domain that it is shipped to, or several; each has its own gap in the report.
         threats: Attacks, each a norm and a size ("l2:0.5"), a deformation ("rotation:0.2") or word edits ("edits:3");
-            without any, "l2:0.5", or of text "edits:3".
+            without any, "l2:0.5", or of text "edits:3" and, where the model has an encoder, "embedding-l2:1.0".
         certifiers: Without any, the majority vote is certified, under Gaussian noise or of text under word deletion,
             and margins where they apply.
         corruptions: "standard", "all", "none", a group, or names.
@@ -121,8 +120,8 @@ def audit(
         prepared = prepare_audit(study, progress)
         chosen = usual_certifiers(prepared) if certifiers is None else list(certifiers)
         asked = [(one, frozenset({"n", "stop"}) if certifiers is not None else frozenset[str]()) for one in chosen]
-        usual = THREATS[known.kind]
-        questions = questions_of(usual if threats is None else threats, asked, corruptions, severities, also)
+        asked_threats = usual_threats(prepared) if threats is None else threats
+        questions = questions_of(asked_threats, asked, corruptions, severities, also)
         running: dict[str, Any] = {"workers": workers, "progress": progress, "require": requirements}
         planned = plan_audit(prepared, questions, out, strict=strict, **running)
         return run_study(planned, **running)
@@ -191,6 +190,14 @@ def usual_certifiers(prepared: Prepared) -> list[Certifier]:
     except ShiftproofError:
         return votes
     return [*votes, LatentMargin()] if parts.constant <= _TIGHT else votes
+
+
+def usual_threats(prepared: Prepared) -> tuple[str, ...]:
+    """A change of pixels; of texts, edits of words, and beside them a change of embeddings where the model has any."""
+    (model,) = prepared.models.values()
+    if prepared.data.sources.kind != "text":
+        return ("l2:0.5",)
+    return ("edits:3",) if text_encoder_of(model) is None else ("edits:3", "embedding-l2:1.0")
 
 
 def questions_of(

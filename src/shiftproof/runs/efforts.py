@@ -18,6 +18,7 @@ from shiftproof.certification.sampling.stopping import Radii
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.perturbations.corruptions import check_kind
 from shiftproof.perturbations.edits import Edits
+from shiftproof.perturbations.embedding import EmbeddingThreat
 from shiftproof.perturbations.noise import Noise
 from shiftproof.perturbations.threat import Ball, Threat
 from shiftproof.probes import PROBES, Probe
@@ -35,8 +36,9 @@ __all__ = ["DEFAULT", "EFFORTS", "Effort", "Questions", "applicable"]
 class Effort:
     """How hard every question is asked: votes of a certificate, severities, steps and queries of attacks.
 
-    `copies` are noisy copies on which a smoothed classifier is attacked, `votes` those that judge. `edits` are the
-    positions, the tried ones and the words of an attack that edits words; on a smoothed classifier half of each.
+    `smoothed_steps` are those of attacks on smoothed classifiers and in embeddings; `copies` are noisy copies on which
+    a smoothed classifier is attacked, `votes` those that judge. `edits` are the positions, the tried ones and the words
+    of an attack that edits words; on a smoothed classifier half of each.
     """
 
     n: int
@@ -154,7 +156,7 @@ def _attack(threat: Ball, effort: Effort) -> AttackMethod:
     """The attack that a threat is asked with: an ensemble for pixels, else the usual one."""
     if isinstance(threat, Threat):
         return Ensemble(threat, steps=effort.steps, targets=effort.targets, queries=effort.queries)
-    return _usual_attack(threat, effort.edits)
+    return _usual_attack(threat, effort.edits, effort.smoothed_steps)
 
 
 def _on_smoothed(threat: Ball, noise: Noise, effort: Effort) -> Attack:
@@ -163,12 +165,16 @@ def _on_smoothed(threat: Ball, noise: Noise, effort: Effort) -> Attack:
     if isinstance(threat, Threat):
         attack = PGD(threat, steps=effort.smoothed_steps, loss="margin")
     else:
-        attack = _usual_attack(threat, tuple(most // 2 for most in effort.edits))
+        attack = _usual_attack(threat, tuple(most // 2 for most in effort.edits), effort.smoothed_steps)
     return Attack(attack, smoothed=noise, samples=effort.copies, votes=effort.votes)
 
 
-def _usual_attack(threat: Ball, edits: Sequence[int]) -> AttackMethod:
-    scaled = dict(zip(("positions", "tried", "words"), edits, strict=True)) if isinstance(threat, Edits) else {}
+def _usual_attack(threat: Ball, edits: Sequence[int], steps: int) -> AttackMethod:
+    scaled: dict[str, Any] = {}
+    if isinstance(threat, Edits):
+        scaled = dict(zip(("positions", "tried", "words"), edits, strict=True))
+    elif isinstance(threat, EmbeddingThreat):
+        scaled = {"steps": steps}
     return ATTACKS.create(usual_attack(threat), {"threat": threat, **scaled})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import nn
 
@@ -14,7 +14,7 @@ from shiftproof.probes import Probe
 from shiftproof.runs.prepare import Prepared, prepare_study
 from shiftproof.runs.pretraining import first_alike, first_phase, phase_data, untrained
 from shiftproof.runs.spec import ModelSpec, Study
-from shiftproof.runs.trial import trial_domain, wall_seconds
+from shiftproof.runs.trial import TRIED, trial_domain, wall_seconds
 from shiftproof.training import train
 from shiftproof.training.selection import Validation
 
@@ -96,35 +96,42 @@ def training_costs(prepared: Prepared, name: str, model: nn.Module) -> list[Stag
 def _training_cost(name: str, stage: str, spec: ModelSpec, model: nn.Module, sources: Domains, seed: int) -> StageCost:
     objective, recipe = spec.objective, spec.recipe
     validation = Validation.of(sources, recipe, spec.rule, objective, seed, model)
-    started = time.perf_counter()
-    validation.measure(model)
-    seconds_an_evaluation = time.perf_counter() - started
+    evaluations = -(-recipe.steps // recipe.evaluate_every)
+    trained = recipe.steps * recipe.batch * len(sources) * objective.passes
+    evaluated = evaluations * sum(validation.samples.values())
+    seconds = recipe.steps * _step_seconds(spec, model, sources, seed) + evaluated * _validation_seconds(
+        validation, model
+    )
+    return StageCost(name, stage, trained + evaluated, trained + evaluated, seconds, seconds)
+
+
+def _validation_seconds(validation: Validation, model: nn.Module) -> float:
+    """Seconds for one sample of an evaluation, by a few of every domain."""
+    few = replace(validation, domains=[domain.subset(range(min(len(domain), TRIED))) for domain in validation.domains])
+    few.measure(model)
+    began = time.perf_counter()
+    few.measure(model)
+    return (time.perf_counter() - began) / sum(few.samples.values())
+
+
+def _step_seconds(spec: ModelSpec, model: nn.Module, sources: Domains, seed: int) -> float:
+    """Seconds for one training step: the difference of two short runs, so that what both pay once cancels."""
+    recipe = spec.recipe
 
     def seconds_of(steps: int) -> float:
         began = time.perf_counter()
-        train(
-            model,
-            sources,
-            objective,
-            seed=seed,
-            recipe={**spec.training, "steps": steps, "evaluate_every": steps},
-            progress="off",
-        )
+        changes = {**spec.training, "steps": steps, "evaluate_every": steps}
+        train(model, sources, spec.objective, seed=seed, recipe=changes, progress="off")
         return time.perf_counter() - began
 
-    seconds_of(WARM_UP_STEPS)
-    short, steps = seconds_of(WARM_UP_STEPS), 2 * WARM_UP_STEPS
+    # a step of a large model takes seconds, and is told by a few of them
+    few = WARM_UP_STEPS if seconds_of(1) < PROBE_SECONDS else 1
+    short, steps = seconds_of(few), few + WARM_UP_STEPS
     long = seconds_of(steps)
     while long < PROBE_SECONDS and steps < recipe.steps:
         steps = min(recipe.steps, 2 * steps)
         long = seconds_of(steps)
-    # the difference of two runs: what both pay once (reading, one evaluation) cancels
-    seconds_a_step = max(long - short, 0.0) / max(1, steps - WARM_UP_STEPS)
-    evaluations = -(-recipe.steps // recipe.evaluate_every)
-    trained = recipe.steps * recipe.batch * len(sources) * objective.passes
-    evaluated = evaluations * sum(validation.samples.values())
-    seconds = recipe.steps * seconds_a_step + evaluations * seconds_an_evaluation
-    return StageCost(name, stage, trained + evaluated, trained + evaluated, seconds, seconds)
+    return max(long - short, 0.0) / max(1, steps - few)
 
 
 def _probe_cost(

@@ -15,7 +15,7 @@ from shiftproof.execution import single_threaded
 from shiftproof.probes.costs import step_seconds
 from shiftproof.probes.probe import Probe
 
-__all__ = ["Stopwatch", "trial_domain", "wall_seconds"]
+__all__ = ["TRIED", "Stopwatch", "trial_domain", "wall_seconds"]
 
 TRIED = 64
 """Samples of all domains from which trials take theirs: as many as a probe takes together."""

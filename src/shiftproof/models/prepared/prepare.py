@@ -27,7 +27,7 @@ Backend = Literal["torch", "openvino"]
 ACTIVATION_BYTES = 4 << 20
 SMALLEST_SLICE, LARGEST_SLICE = 16, 512
 TEXT_SLICE = 64
-"""At least so many texts at a time: their encoder sorts them by length, and reads them in groups that fit the caches."""
+"""At least so many texts at a time: their encoder sorts them by length and reads groups that fit the caches."""
 _BATCHES = (1, 2, 16, 128, 256)
 """Sizes of a batch at which a model is tried, besides its slices."""
 
