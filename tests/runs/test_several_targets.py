@@ -124,7 +124,7 @@ class TestReport:
         content = ran.content()
         assert [content.role_of(name) for name in (*SOURCES, *TARGETS)] == ["source", "source", "unseen", "unseen"]
         (chart,) = content.sections["certified"].charts()
-        assert "solid on the unseen domains, dashed on sources" in chart.words
+        assert "sources are dashed, and each unseen domain has a line and dots of its own" in chart.words
         points = json.dumps(chart.specification)
         for name in (*SOURCES, *TARGETS):
             assert f'"{name} ' in points
