@@ -138,7 +138,7 @@ class TestReport:
 
     def test_the_verdict_is_about_the_worst(self, ran: sp.Run) -> None:
         (text,) = ran.verdict
-        assert text.startswith("On angle=75, the worst of 2 targets, the model is right on ")
+        assert text.startswith("On 50 samples of angle=75, the worst of 2 targets, the model is right on ")
 
     def test_json_has_a_gap_by_target(self, ran: sp.Run) -> None:
         found, (row,) = ran.content().to_json()["sections"], ran.content().accuracy.rows

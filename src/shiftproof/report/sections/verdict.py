@@ -45,11 +45,15 @@ class Verdict(Section):
 
 @dataclass(frozen=True, eq=False)
 class _Shown:
-    """A measure, its name, and what follows its figure in a sentence."""
+    """A measure, its name, and what follows its figure in a sentence: in full, and where it is said again."""
 
     measure: Measure
     name: str
     words: str
+    again: str
+
+    def say(self, domains: Sequence[str], words: str) -> str:
+        return f"{self.measure.mean(domains):.0%}{words}"
 
 
 def verdict_of(evidence: Evidence, sources: Sequence[str], targets: Sequence[str], seed: int = 0) -> list[str]:
@@ -78,12 +82,13 @@ def _sentences(
         # the one place where least is right, so that all figures of a sentence are of the same samples
         target = min(targets, key=lambda name: first.mean([name]), default=None)
         there = list(sources) if target is None else [target]
-        figures = [f"{one.measure.mean(there):.0%}{one.words}" for one in shown]
+        figures = ", ".join(one.say(there, one.words) for one in shown)
         who = "the model" if classifier == "base" else "the smoothed model"
         who += f" ({noise})" if len(of_votes) > 1 and noise else ""
-        sentence = f"On {_place(there, targets)} {who} is right on {', '.join(figures)}"
+        sentence = f"On {first.count(there):,} samples of {_place(there, targets)} {who} is right on {figures}"
         if target is not None:
-            sentence += f"; on the training domains {' / '.join(_percent(one, sources) for one in shown)}"
+            figures = ", ".join(one.say(sources, one.again) for one in shown)
+            sentence += f"; on {first.count(sources):,} of the training domains it is right on {figures}"
         seen = first.seen_in([*there, *sources])
         sentence += f" ({note})" if (note := seen_note(seen)) else ""
         yield f"{sentence}."
@@ -105,7 +110,7 @@ def _elsewhere(shown: Sequence[_Shown], target: str, targets: Sequence[str]) -> 
     for one in shown:
         least = min(targets, key=lambda name: one.measure.mean([name]))
         if one.measure.mean([least]) < one.measure.mean([target]):
-            yield f"On {least} {one.measure.mean([least]):.0%}{one.words}, which is the least of all targets."
+            yield f"On {least} {one.say([least], one.words)}, which is the least of all targets."
 
 
 def _constant(clean: Evidence, there: Sequence[str]) -> Iterator[str]:
@@ -128,13 +133,26 @@ def _of(classifier: str, noise: str, measures: Sequence[Measure]) -> list[_Shown
         return []
     several = len({one.alpha for one in measures if one.alpha}) > 1
     return [
-        _Shown(right[0], "the accuracy", ""),
-        *(_Shown(one, "what survives", f" survive an attack of {_size(one)}") for one in attacked),
+        _Shown(right[0], "the accuracy", "", ""),
         *(
-            _Shown(one, "the guarantee", f" are guaranteed within {_size(one)}{_chance(one) if several else ''}")
+            _Shown(one, "what survives", f" survive an attack of {_size(one)}", f" survive{_which(' ', one, attacked)}")
+            for one in attacked
+        ),
+        *(
+            _Shown(
+                one,
+                "the guarantee",
+                f" are guaranteed within {_size(one)}{_chance(one) if several else ''}",
+                f" are guaranteed{_which(' within ', one, certified)}",
+            )
             for one in certified
         ),
     ]
+
+
+def _which(before: str, one: Measure, others: Sequence[Measure]) -> str:
+    """The size, if there are several that it could be."""
+    return f"{before}{_size(one)}" if len(others) > 1 else ""
 
 
 def _surest(certified: Sequence[Measure]) -> list[Measure]:
@@ -159,10 +177,6 @@ def _size(one: Measure) -> str:
     if one.norm == "angle":
         return f"a rotation of {one.size:.3g} radians ({math.degrees(one.size):.0f} degrees)"
     return size_text(one.size, one.norm)
-
-
-def _percent(one: _Shown, sources: Sequence[str]) -> str:
-    return f"{100 * one.measure.mean(sources):.0f}"
 
 
 def _compared(shown: Sequence[_Shown], sources: Sequence[str], target: str, seed: int) -> Iterator[str]:
