@@ -296,6 +296,46 @@ def test_columns_stand_in_one_order_on_page_in_files_and_on_the_terminal(
     assert values == ["60.0%", "+30.0", "90.0%"]
 
 
+def score_report(**noise: float) -> Report:
+    """Numbers of every domain, each predicted with some noise."""
+    declared = tuple(Column(name, "float", "") for name in ("truth", "predicted"))
+    truth, generator = np.arange(N) / 10, np.random.default_rng(0)
+    rows = [
+        measurement(domain, "score", 0, declared, truth=truth, predicted=truth + size * generator.standard_normal(N))
+        for domain, size in noise.items()
+    ]
+    sources = tuple(name for name in noise if name.startswith("source"))
+    targets = tuple(name for name in noise if name not in sources)
+    return report_of(Evidence(rows), sources=sources, targets=targets, classes=(), labels={name: {} for name in noise})
+
+
+class TestVerdictOfNumbers:
+    def test_the_worst_of_several_targets(self) -> None:
+        report = score_report(source_a=0.1, source_b=0.2, near=0.3, far=3.0)
+        (text,) = report.verdict
+        assert text.startswith(f"On {N} samples of far, the worst of 2 targets, what the model predicts follows ")
+        assert (
+            f"; on {2 * N} of the training domains with one of 0.99. It loses 0.80 (95 % interval 0.50 to 1.10)."
+            in text
+        )
+        assert list(report.sections)[:3] == ["verdict", "findings", "scores"]
+
+    def test_what_samples_do_not_tell(self) -> None:
+        (text,) = score_report(source=2.0, target=2.0).verdict
+        assert "Whether it loses any, these samples do not tell: the gap is " in text
+
+    def test_a_gain(self) -> None:
+        (text,) = score_report(source=5.0, target=0.01).verdict
+        (row,) = (row for row in score_report(source=5.0, target=0.01).scores.rows if row.kind == "pearson")
+        lost = row.gaps["target"]
+        assert f"It gains {-lost.value:.2f} (95 % interval {-lost.high:.2f} to {-lost.low:.2f})." in text
+
+    def test_without_a_target(self) -> None:
+        (text,) = score_report(source_a=0.1, source_b=0.2).verdict
+        assert text.startswith(f"On {2 * N} samples of source_a, source_b what the model predicts follows the true ")
+        assert "training domains" not in text
+
+
 def of_targets(section: str, *targets: str, models: tuple[str, ...] = ("m",)) -> Report:
     """A section's measurements on photos, and on each of the targets what it measures on sketches."""
     rows = []

@@ -50,6 +50,8 @@ LIMIT = 500
 """Samples of a domain that are measured, unless told."""
 THREATS = {"image": ("l2:0.5",), "text": ("edits:3",)}
 """Attacks by the kind of samples, unless told."""
+_ASKED = "by every question that was asked and applies"
+_SCORED = "by how well predicted numbers follow the true ones"
 _TIGHT = 1.01
 """A constant up to which margins in a representation say something."""
 
@@ -158,7 +160,7 @@ def audit_study(
     document = {
         "name": "audit",
         "title": f"Audit of {name}",
-        "about": f"The same samples of every domain, by every question that was asked and applies; {where}.{planned}",
+        "about": f"The same samples of every domain, {_ASKED}; {where}.{planned}",
         "data": data,
         "source": sources,
         "target": tuple(targets) or None,
@@ -173,6 +175,8 @@ def prepare_audit(study: Study, progress: Mode = "off") -> Prepared:
     prepared = prepare_study(study, progress)
     for model in prepared.models.values():
         check_copyable(model)
+    if prepared.data.sources.is_regression:
+        return replace(prepared, study=prepared.study.changed(about=study.about.replace(_ASKED, _SCORED)))
     return prepared
 
 

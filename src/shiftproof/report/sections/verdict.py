@@ -12,10 +12,12 @@ from shiftproof.evidence import Evidence, seen_note
 from shiftproof.perturbations.threat import size_text
 from shiftproof.report.estimates import ratio_difference, repeats_in
 from shiftproof.report.measures import Measure, measures_of
+from shiftproof.report.scores import ScoreRow, ScoreTable
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.sections.corrupted import corrupted_of
+from shiftproof.types import Estimate
 
-__all__ = ["Verdict", "verdict_of"]
+__all__ = ["Verdict", "score_verdict", "verdict_of"]
 
 SURE = 0.99
 """The level of a comparison that a sentence states without its interval."""
@@ -31,7 +33,7 @@ class Verdict(Section):
     order = 200
 
     def applies(self) -> bool:
-        """Whether more than accuracy was measured, of one or two models: of many, tables say it better."""
+        """Whether more than accuracy was measured, or numbers, of one or two models: of many, tables say it better."""
         return len(self.report.models) <= 2 and bool(self.report.verdict)
 
     def cards(self) -> list[Card]:
@@ -68,6 +70,52 @@ def verdict_of(evidence: Evidence, sources: Sequence[str], targets: Sequence[str
                 prefix + " ".join(_sentences(evidence.where(model=model), measures, sources, targets, seed))
             )
     return paragraphs
+
+
+def score_verdict(table: ScoreTable) -> list[str]:
+    """A few sentences for each model that predicts numbers, of several targets about the worst."""
+    rows = [row for row in table.rows if row.kind == "pearson"]
+    return [
+        (f"{row.model}: " if len(rows) > 1 else "") + " ".join(_score_sentences(row, table.sources, table.targets))
+        for row in rows
+    ]
+
+
+def _score_sentences(row: ScoreRow, sources: Sequence[str], targets: Sequence[str]) -> Iterator[str]:
+    target = min(targets, key=lambda name: row.scores[name].value, default=None)
+    there = list(sources) if target is None else [target]
+    sentence = (
+        f"On {_score_count(row, there):,} samples of {_place(there, targets)} what the model predicts follows the true "
+        f"numbers with a correlation of {_mean_score(row, there):.2f} (Pearson: 1 is best, 0 is none)"
+    )
+    if target is not None:
+        sentence += (
+            f"; on {_score_count(row, sources):,} of the training domains with one of {_mean_score(row, sources):.2f}"
+        )
+    sentence += f" ({note})" if (note := seen_note(row.seen_in([*there, *sources]))) else ""
+    yield f"{sentence}."
+    if target is not None:
+        yield _score_gap(row.gaps[target])
+    yield "Attacks and guarantees are about classes, and do not apply to numbers."
+
+
+def _score_count(row: ScoreRow, domains: Sequence[str]) -> int:
+    return sum(row.scores[domain].n for domain in domains)
+
+
+def _mean_score(row: ScoreRow, domains: Sequence[str]) -> float:
+    return float(np.mean([row.scores[domain].value for domain in domains]))
+
+
+def _score_gap(lost: Estimate) -> str:
+    """A sentence on whether correlation is lost, with the interval."""
+    if lost.low <= 0 <= lost.high:
+        interval = f"{lost.low:+.2f} to {lost.high:+.2f}"
+        return (
+            f"Whether it loses any, these samples do not tell: the gap is {lost.value:+.2f} (95 % interval {interval})."
+        )
+    low, high = sorted((abs(lost.low), abs(lost.high)))
+    return f"It {'loses' if lost.value > 0 else 'gains'} {abs(lost.value):.2f} (95 % interval {low:.2f} to {high:.2f})."
 
 
 def _sentences(
