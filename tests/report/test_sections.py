@@ -309,6 +309,16 @@ def score_report(**noise: float) -> Report:
     return report_of(Evidence(rows), sources=sources, targets=targets, classes=(), labels={name: {} for name in noise})
 
 
+def test_charts_of_predictions_have_the_same_axes_and_show_where_they_are_exact() -> None:
+    _, *charts = score_report(source=0.1, target=3.0).sections["scores"].charts()
+    lines, dots = zip(*(chart.specification["layer"] for chart in charts), strict=True)
+    scales = [str(part["encoding"][axis]["scale"]) for part in (*lines, *dots) for axis in ("x", "y")]
+    assert len(set(scales)) == 1
+    numbers = [row[name] for part in dots for row in part["data"]["values"] for name in ("truth", "predicted")]
+    assert [row["truth"] for row in lines[0]["data"]["values"]] == [min(numbers), max(numbers)]
+    assert all(row["truth"] == row["predicted"] for row in lines[0]["data"]["values"])
+
+
 class TestVerdictOfNumbers:
     def test_the_worst_of_several_targets(self) -> None:
         report = score_report(source_a=0.1, source_b=0.2, near=0.3, far=3.0)
