@@ -145,9 +145,28 @@ class TestSeveralAlphas:
 
 def test_verdict_in_plain_words(evidence: Evidence) -> None:
     (text,) = verdict_of(evidence, ["photo"], ["sketch"])
-    assert "On sketch the smoothed model is right on 71%, 38% survive an attack of l2 0.5, 12% are guaranteed" in text
-    assert "on the training domains 93 / 71 / 58" in text
+    there = "On 100 samples of sketch the smoothed model is right on 71%, 38% survive an attack of l2 0.5"
+    here = "on 100 of the training domains it is right on 93%, 71% survive, 58% are guaranteed."
+    assert f"{there}, 12% are guaranteed within l2 0.5; {here}" in text
     assert "The guarantee shrinks more than the accuracy." in text
+
+
+def test_verdict_names_the_sizes_of_several_attacks(evidence: Evidence) -> None:
+    turned = [
+        attacked(domain, right, 0.2, norm="angle", units="radians", title="attack, rotation 0.2")
+        for domain, right in (("photo", 60), ("sketch", 30))
+    ]
+    (text,) = verdict_of(Evidence.concat([evidence, *turned]), ["photo"], ["sketch"])
+    here = "right on 93%, 71% survive l2 0.5, 60% survive a rotation of 0.2 radians (11 degrees)."
+    assert here in text
+
+
+def test_verdict_counts_samples_of_all_sources(evidence: Evidence) -> None:
+    more = Evidence.concat([evidence, rows("paint", "clean", 83), attacked("paint", 61)])
+    (text,) = verdict_of(more, ["photo", "paint"], ["sketch"])
+    assert "; on 200 of the training domains it is right on 88%, 66% survive." in text
+    (text,) = verdict_of(more, ["photo", "paint"], [])
+    assert text.startswith("On 200 samples of photo, paint the model is right on 88%, 66% survive an attack of l2 0.5.")
 
 
 def test_verdict_does_not_claim_what_samples_do_not_tell() -> None:
@@ -170,10 +189,11 @@ class TestSeveralTargets:
 
     def test_the_verdict_names_the_worst_and_what_is_worse_elsewhere(self, evidence: Evidence) -> None:
         (text,) = verdict_of(evidence, ["photo"], ["sketch", "cartoon"])
-        itself = "On cartoon, the worst of 2 targets, the model is right on 62%, 50% survive an attack of l2 0.5; "
-        assert text.startswith(f"{itself}on the training domains 93 / 71.")
+        there = "On 100 samples of cartoon, the worst of 2 targets,"
+        itself = f"{there} the model is right on 62%, 50% survive an attack of l2 0.5; "
+        assert text.startswith(f"{itself}on 100 of the training domains it is right on 93%, 71% survive.")
         assert "On sketch 38% survive an attack of l2 0.5, which is the least of all targets." in text
-        vote = "On cartoon, the worst of 2 targets, the smoothed model is right on 65%, 50% survive an attack of l2 0.5"
+        vote = f"{there} the smoothed model is right on 65%, 50% survive an attack of l2 0.5"
         assert f"{vote}, 5% are guaranteed within l2 0.5" in text
         assert "guaranteed within l2 0.5, which is the least" not in text
 
@@ -185,7 +205,7 @@ class TestSeveralTargets:
                 facts = {"corruption": name, "severity": 1, "constants": "cifar", "title": name}
                 parts.append(rows(domain, "corrupt", right, **facts))
         (text,) = verdict_of(Evidence.concat(parts), ["photo"], ["sketch", "cartoon"])
-        assert "On cartoon, the worst of 2 targets, the model is right on 70%; " in text
+        assert "On 100 samples of cartoon, the worst of 2 targets, the model is right on 70%; " in text
         assert text.endswith("Corrupted, it is right on 35% of sketch, the worst of 2 targets, least under snow (30%).")
 
     def test_gaps_and_findings_by_target(self, evidence: Evidence) -> None:

@@ -18,7 +18,7 @@ from shiftproof.cli.show import show_accuracy, show_measures
 from shiftproof.errors import ConformanceError
 from shiftproof.evidence import Column, Evidence, Measurement
 from shiftproof.report import SECTIONS, Report, Section, write_report
-from shiftproof.report.chart import Chart, by_colour, layer, make_chart, numbers_axis, share_axis
+from shiftproof.report.chart import PALETTE, Chart, by_colour, layer, make_chart, numbers_axis, share_axis
 from shiftproof.report.page import FORMATS, MORE_FORMATS, render_page
 from shiftproof.report.requirements import Requirement
 from shiftproof.report.tables import Cell, Heading, Row, Table, csv_file, latex_file, markdown_file
@@ -294,6 +294,121 @@ def test_columns_stand_in_one_order_on_page_in_files_and_on_the_terminal(
         assert sorted(expected, key=text.index) == expected
     values = [cell.text for cell in table.rows[0].cells][1:]
     assert values == ["60.0%", "+30.0", "90.0%"]
+
+
+def score_report(**noise: float) -> Report:
+    """Numbers of every domain, each predicted with some noise."""
+    declared = tuple(Column(name, "float", "") for name in ("truth", "predicted"))
+    truth, generator = np.arange(N) / 10, np.random.default_rng(0)
+    rows = [
+        measurement(domain, "score", 0, declared, truth=truth, predicted=truth + size * generator.standard_normal(N))
+        for domain, size in noise.items()
+    ]
+    sources = tuple(name for name in noise if name.startswith("source"))
+    targets = tuple(name for name in noise if name not in sources)
+    return report_of(Evidence(rows), sources=sources, targets=targets, classes=(), labels={name: {} for name in noise})
+
+
+def test_charts_of_predictions_have_the_same_axes_and_show_where_they_are_exact() -> None:
+    _, *charts = score_report(source=0.1, target=3.0).sections["scores"].charts()
+    lines, dots = zip(*(chart.specification["layer"] for chart in charts), strict=True)
+    scales = [str(part["encoding"][axis]["scale"]) for part in (*lines, *dots) for axis in ("x", "y")]
+    assert len(set(scales)) == 1
+    numbers = [row[name] for part in dots for row in part["data"]["values"] for name in ("truth", "predicted")]
+    assert [row["truth"] for row in lines[0]["data"]["values"]] == [min(numbers), max(numbers)]
+    assert all(row["truth"] == row["predicted"] for row in lines[0]["data"]["values"])
+
+
+class TestVerdictOfNumbers:
+    def test_the_worst_of_several_targets(self) -> None:
+        report = score_report(source_a=0.1, source_b=0.2, near=0.3, far=3.0)
+        (text,) = report.verdict
+        assert text.startswith(f"On {N} samples of far, the worst of 2 targets, what the model predicts follows ")
+        assert (
+            f"; on {2 * N} of the training domains with one of 0.99. It loses 0.80 (95 % interval 0.50 to 1.10)."
+            in text
+        )
+        assert list(report.sections)[:3] == ["verdict", "findings", "scores"]
+
+    def test_what_samples_do_not_tell(self) -> None:
+        (text,) = score_report(source=2.0, target=2.0).verdict
+        assert "Whether it loses any, these samples do not tell: the gap is " in text
+
+    def test_a_gain(self) -> None:
+        (text,) = score_report(source=5.0, target=0.01).verdict
+        (row,) = (row for row in score_report(source=5.0, target=0.01).scores.rows if row.kind == "pearson")
+        lost = row.gaps["target"]
+        assert f"It gains {-lost.value:.2f} (95 % interval {-lost.high:.2f} to {-lost.low:.2f})." in text
+
+    def test_without_a_target(self) -> None:
+        (text,) = score_report(source_a=0.1, source_b=0.2).verdict
+        assert text.startswith(f"On {2 * N} samples of source_a, source_b what the model predicts follows the true ")
+        assert "training domains" not in text
+
+
+def of_targets(section: str, *targets: str, models: tuple[str, ...] = ("m",)) -> Report:
+    """A section's measurements on photos, and on each of the targets what it measures on sketches."""
+    rows = []
+    for one in measured(section):
+        for domain in targets if one.domain == "sketch" else (one.domain,):
+            rows += [Measurement({**one.facts, "domain": domain, "model": model}, one.table) for model in models]
+    labels = {domain: {"cat": N // 2, "dog": N // 2} for domain in ("photo", *targets)}
+    return report_of(Evidence(rows), targets=targets, labels=labels)
+
+
+def looks(chart: Chart, line: str, *without: str) -> dict[str, tuple[str, ...]]:
+    """The colour, dash and shape of each line of a chart, by the name of what it shows."""
+    encodings = [part["encoding"] for part in chart.specification["layer"]]
+    found = {}
+    for row in chart.specification["layer"][0]["data"]["values"]:
+        drawn = []
+        for channel in ("color", "strokeDash", "shape"):
+            if channel not in without and (told := next((one[channel] for one in encodings if channel in one), None)):
+                scale = told["scale"]
+                place = scale["domain"].index(row[told["field"]])
+                drawn.append(str(scale.get("range", PALETTE)[place]))
+        found[f"{row['model']} {row[line]}" if "model" in row else row[line]] = tuple(drawn)
+    return found
+
+
+TARGETS = tuple(f"target-{i}" for i in range(8))
+
+
+class TestLinesOfSeveralTargets:
+    """Each can be told from the others: in colour, in black and white, and by its name in the legend."""
+
+    @pytest.mark.parametrize("models", [("m",), ("m", "other")])
+    def test_certified(self, models: tuple[str, ...]) -> None:
+        (chart,) = of_targets("certified", *TARGETS, models=models).sections["certified"].charts()
+        for without in ((), ("color",)) if len(models) == 1 else ((),):
+            drawn = looks(chart, "role", *without)
+            assert len(drawn) == len(set(drawn.values())) == len(models) * 9
+        svg = chart.svg()
+        for name in (*(f"{target}, unseen" for target in TARGETS), "source"):
+            assert f">{name}</text>" in svg
+
+    def test_attacked(self) -> None:
+        (chart,) = of_targets("attacked", *TARGETS).sections["attacked"].charts()
+        drawn = looks(chart, "domain", "color")
+        assert len(drawn) == len(set(drawn.values())) == 9
+        assert drawn["photo"][0] == "[5, 4]"
+        assert all(f">{name}</text>" in chart.svg() for name in ("photo", *TARGETS))
+
+    def test_dots_are_few_and_not_on_each_other(self) -> None:
+        (chart,) = of_targets("certified", "sketch", "cartoon").sections["certified"].charts()
+        lines, dots = (part["data"]["values"] for part in chart.specification["layer"])
+        places = [
+            {row["radius"] for row in dots if row["role"] == role} for role in ("sketch, unseen", "cartoon, unseen")
+        ]
+        assert not places[0] & places[1]
+        assert 8 * len(dots) < len(lines)
+
+    def test_one_target_needs_no_dots(self) -> None:
+        (chart,) = of_targets("certified", "sketch").sections["certified"].charts()
+        (lines,) = chart.specification["layer"]
+        assert lines["encoding"]["strokeDash"]["scale"] == {"domain": ["unseen", "source"], "range": [[1, 0], [5, 4]]}
+        assert lines["encoding"]["color"]["field"] == "model"
+        assert "solid on the unseen domain, dashed on sources" in chart.words
 
 
 def test_failed_checks_are_said_first(tmp_path: Path) -> None:

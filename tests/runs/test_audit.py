@@ -127,10 +127,14 @@ class TestMeasures:
 
     def test_verdict_says_both_classifiers_and_both_places(self, ran: sp.Run) -> None:
         (sentence,) = ran.verdict
-        for part in ("On angle=75 the model is right on", "the smoothed model", "survive an attack of l2 0.25"):
+        for part in (
+            "On 16 samples of angle=75 the model is right on",
+            "the smoothed model",
+            "survive an attack of l2 0.25",
+        ):
             assert part in sentence
         assert "guaranteed within l2 0.25" in sentence
-        assert "on the training domains" in sentence
+        assert "; on 32 of the training domains it is right on" in sentence
 
     def test_report_shows_every_domain(self, ran: sp.Run, tmp_path: Path) -> None:
         page = ran.report(tmp_path / "report.html").read_text()
@@ -441,7 +445,7 @@ class TestCommandLine:
         assert code == 0, err
         found = json.loads(out.splitlines()[-1])
         assert {one["kind"] for one in found["measures"]} == {"clean", "attacked", "corrupted", "certified"}
-        assert found["verdict"][0].startswith("On angle=75 the model is right on")
+        assert found["verdict"][0].startswith("On 12 samples of angle=75 the model is right on")
         assert Path(found["report"]).is_file()
         assert found["measures"][0]["model"] == "mine"
         code, out, _ = run("verify", tmp_path / "run", "--part", 4, "--seed", 1, "--trust")

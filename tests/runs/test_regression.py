@@ -141,7 +141,28 @@ def test_a_run_from_training_to_verify_and_its_figures_by_hand(capsys: pytest.Ca
     assert "Correlation, domain by domain" in page
     assert "scores.csv" in {path.name for path in Path("run/tables").iterdir()}
     assert verb("audit", *NUMBERS, "--model", "file:run", "--target", "trips", "--limit", "20", "--out", "audit") == 0
-    assert "do not apply" in capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "do not apply" in shown
+    audit = open_run("audit")
+    (text,) = audit.verdict
+    assert text in shown
+    scores = audit.content().to_json()["sections"]["scores"]
+    ((pearson, gap, (low, high)),) = (
+        (scores["pearson"][model], scores["pearson_gap"][model], scores["pearson_gap_interval"][model])
+        for model in scores["pearson"]
+    )
+    here = (pearson["books"] + pearson["films"]) / 2
+    assert text.startswith(
+        "On 20 samples of trips what the model predicts follows the true numbers with a correlation "
+    )
+    assert f"of {pearson['trips']:.2f} (Pearson: 1 is best, 0 is none); on " in text
+    assert f" of the training domains with one of {here:.2f}. " in text
+    assert f"It loses {gap:.2f} (95 % interval {low:.2f} to {high:.2f})." in text
+    assert text.endswith("Attacks and guarantees are about classes, and do not apply to numbers.")
+    about = "The same samples of every domain, by how well predicted numbers follow the true ones; trips is where it is"
+    assert audit.content().about.startswith(about)
+    sections = list(audit.content().sections)
+    assert sections.index("verdict") < sections.index("findings") < sections.index("scores")
 
 
 def test_verify_asks_the_model_for_its_numbers(capsys: pytest.CaptureFixture[str]) -> None:

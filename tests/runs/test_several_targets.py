@@ -124,7 +124,7 @@ class TestReport:
         content = ran.content()
         assert [content.role_of(name) for name in (*SOURCES, *TARGETS)] == ["source", "source", "unseen", "unseen"]
         (chart,) = content.sections["certified"].charts()
-        assert "solid on the unseen domains, dashed on sources" in chart.words
+        assert "sources are dashed, and each unseen domain has a line and dots of its own" in chart.words
         points = json.dumps(chart.specification)
         for name in (*SOURCES, *TARGETS):
             assert f'"{name} ' in points
@@ -138,7 +138,7 @@ class TestReport:
 
     def test_the_verdict_is_about_the_worst(self, ran: sp.Run) -> None:
         (text,) = ran.verdict
-        assert text.startswith("On angle=75, the worst of 2 targets, the model is right on ")
+        assert text.startswith("On 50 samples of angle=75, the worst of 2 targets, the model is right on ")
 
     def test_json_has_a_gap_by_target(self, ran: sp.Run) -> None:
         found, (row,) = ran.content().to_json()["sections"], ran.content().accuracy.rows

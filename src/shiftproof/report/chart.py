@@ -6,12 +6,14 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import cycle, islice
 from typing import Any, ClassVar
 
 __all__ = [
     "Chart",
     "by_colour",
     "by_domain",
+    "by_role",
     "heat_map",
     "intervals",
     "layer",
@@ -25,6 +27,11 @@ Json = dict[str, Any]
 WIDTH, HEIGHT = 780, 300
 INK, SOFT, LINE = "#1c1917", "#57534e", "#e7e5e4"
 PALETTE = ["#c2410c", "#1d4ed8", "#15803d", "#7e22ce", "#a16207", "#0e7490", "#be123c", "#4d7c0f"]
+# of Okabe and Ito, "Color universal design" (2008): told apart with every kind of colour vision
+_SAFE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"]
+_SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
+_UNSEEN_DASHES = [[1, 0], [8, 3, 2, 3], [1, 3], [14, 4], [4, 2, 1, 2, 1, 2]]
+_SOURCE_DASH = [5, 4]
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 _AXIS = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelColor": SOFT, "titleColor": SOFT}
 _CONFIG = {
@@ -101,6 +108,23 @@ def share_axis(field: str, title: str) -> Json:
 def by_colour(field: str, names: Sequence[str]) -> Json:
     """A colour for each name, in this order, and the legend."""
     return {"field": field, "type": "nominal", "sort": list(names), "scale": {"domain": list(names)}}
+
+
+def by_role(field: str, unseen: Sequence[str], sources: Sequence[str]) -> tuple[Json, Json, Json]:
+    """Colours, dashes and shapes of dots for lines of several domains, which can be told apart in black and white, too.
+
+    Sources share a dash, the unseen domains have others. The legend shows the dots.
+    """
+    names = [*unseen, *sources]
+    dashes = [*islice(cycle(_UNSEEN_DASHES), len(unseen)), *([_SOURCE_DASH] * len(sources))]
+    colours, shapes = (list(islice(cycle(some), len(names))) for some in (_SAFE, _SHAPES))
+    # an outline of the dots in the legend would be frayed by the dashes
+    legend = {"symbolOpacity": 1, "symbolStrokeWidth": 0}
+    colour, dash, shape = (
+        {"field": field, "type": "nominal", "scale": {"domain": names, "range": values}, "legend": legend}
+        for values in (colours, dashes, shapes)
+    )
+    return colour, dash, shape
 
 
 def by_domain(domains: Sequence[str], models: Sequence[str]) -> Json:

@@ -54,6 +54,10 @@ class Measure:
         """The mean over domains, each of which weighs the same."""
         return float(np.mean([self.samples[domain].mean for domain in domains]))
 
+    def count(self, domains: Sequence[str]) -> int:
+        """How many samples these domains have together."""
+        return sum(len(self.samples[domain].averaged.values) for domain in domains)
+
     def gap(self, sources: Sequence[str], target: str, seed: int) -> Estimate:
         """What is lost between sources and target."""
         return gap([self.samples[source] for source in sources], self.samples[target], seed)

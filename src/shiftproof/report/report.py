@@ -23,7 +23,7 @@ from shiftproof.report.sections.corrupted import Corrupted, corrupted_of
 from shiftproof.report.sections.findings import certificate_findings, score_findings, shift_findings
 from shiftproof.report.sections.matrix import Matrix, matrices_of
 from shiftproof.report.sections.measures import SideBySide, side_by_side
-from shiftproof.report.sections.verdict import verdict_of
+from shiftproof.report.sections.verdict import score_verdict, verdict_of
 from shiftproof.report.tables import Cell
 from shiftproof.types import Finding
 
@@ -137,7 +137,8 @@ class Report:
     @cached_property
     def verdict(self) -> list[str]:
         """What was measured and guaranteed, in plain words; first of all whether it can be trusted."""
-        sentences = verdict_of(self.shared, self.sources, self.targets, self.seed)
+        of_classes = verdict_of(self.shared, self.sources, self.targets, self.seed)
+        sentences = [*of_classes, *score_verdict(self.scores)]
         failed = [*self.notes, *self._order]
         codes = list(dict.fromkeys(one.code for one in failed if one.level == "fail"))
         doubt = f"What follows can't be trusted as it stands, because checks failed: {', '.join(codes)}."

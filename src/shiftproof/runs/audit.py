@@ -49,6 +49,8 @@ __all__ = [
 
 LIMIT = 500
 """Samples of a domain that are measured, unless told."""
+_ASKED = "by every question that was asked and applies"
+_SCORED = "by how well predicted numbers follow the true ones"
 _TIGHT = 1.01
 """A constant up to which margins in a representation say something."""
 
@@ -157,7 +159,7 @@ def audit_study(
     document = {
         "name": "audit",
         "title": f"Audit of {name}",
-        "about": f"The same samples of every domain, by every question that was asked and applies; {where}.{planned}",
+        "about": f"The same samples of every domain, {_ASKED}; {where}.{planned}",
         "data": data,
         "source": sources,
         "target": tuple(targets) or None,
@@ -172,6 +174,8 @@ def prepare_audit(study: Study, progress: Mode = "off") -> Prepared:
     prepared = prepare_study(study, progress)
     for model in prepared.models.values():
         check_copyable(model)
+    if prepared.data.sources.is_regression:
+        return replace(prepared, study=prepared.study.changed(about=study.about.replace(_ASKED, _SCORED)))
     return prepared
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from shiftproof.evidence import Evidence
 from shiftproof.perturbations.threat import size_text
-from shiftproof.report.chart import Chart, by_colour, intervals, layer, make_chart, numbers_axis, share_axis
+from shiftproof.report.chart import Chart, by_role, intervals, layer, make_chart, numbers_axis, share_axis
 from shiftproof.report.estimates import Repeats, estimate, repeats_in
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Heading, Records, Row, Table, percent_cell
@@ -39,7 +39,8 @@ class Attacks(Section):
 
     def charts(self) -> list[Chart]:
         """One for each attack of several sizes."""
-        return [attacked_chart(name, answers) for name, answers in self._named() if len(answers[0].attacks) > 1]
+        several = [(name, answers) for name, answers in self._named() if len(answers[0].attacks) > 1]
+        return [attacked_chart(name, answers, self.report.targets) for name, answers in several]
 
     def cards(self) -> list[Card]:
         """The charts; the figures stand in the table of all measures."""
@@ -173,21 +174,25 @@ def attacked_records(answers: Sequence[Attacked]) -> Records:
     return Records([*_COLUMNS, "seen_in_training"], rows)
 
 
-def attacked_chart(name: str, answers: Sequence[Attacked]) -> Chart:
-    """Accuracy by eps with 95 % intervals, one colour a domain; at 0 that before the attack."""
-    first = answers[0]
+def attacked_chart(name: str, answers: Sequence[Attacked], targets: Sequence[str] = ()) -> Chart:
+    """Accuracy by eps with 95 % intervals, a colour and dots for each domain, sources dashed; at 0 that before it."""
+    first, domains = answers[0], [one.domain for one in answers]
     values = [
         {"domain": one.domain, "eps": eps, "accuracy": e.value, "low": e.low, "high": e.high}
         for one in answers
         for eps, e in [(0.0, one.clean), *one.accuracy.items()]
     ]
+    unseen = [domain for domain in domains if domain in targets or not targets]
+    colour, dash, shape = by_role("domain", unseen, [domain for domain in domains if domain not in unseen])
     title = f"eps ({first.fact('threat')}, {first.fact('units')}), {first.classifier} classifier"
-    places = {"x": numbers_axis("eps", title), "color": by_colour("domain", [one.domain for one in answers])}
-    line = {"type": "line", "strokeWidth": 2, "point": True}
-    lines = layer(values, line, **places, y=share_axis("accuracy", "accuracy under attack"))
+    places = {"x": numbers_axis("eps", title), "color": colour}
+    y = share_axis("accuracy", "accuracy under attack")
+    lines = layer(values, {"type": "line", "strokeWidth": 2}, **places, y=y, strokeDash=dash)
+    dots = layer(values, {"type": "point", "filled": True, "size": 60, "opacity": 1}, **places, y=y, shape=shape)
     bars = intervals(values, 1.5, 0.6, **places)
+    dashed = " Sources are dashed." if targets else ""
     words = "Dots are measured accuracies, bars 95 % intervals; at 0 before the attack. A better attack may leave less."
-    return make_chart(name, [lines, bars], words=words)
+    return make_chart(name, [lines, bars, dots], words=words + dashed)
 
 
 def _accuracy(one: Repeats) -> Estimate:

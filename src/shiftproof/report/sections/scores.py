@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any
 
 from shiftproof.report.accuracy import domain_heading
-from shiftproof.report.chart import LINE, Chart, by_colour, by_domain, intervals, layer, make_chart, numbers_axis
+from shiftproof.report.chart import LINE, SOFT, Chart, by_colour, by_domain, intervals, layer, make_chart, numbers_axis
 from shiftproof.report.scores import ScoreTable
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Table
@@ -14,6 +15,7 @@ from shiftproof.report.tables import Table
 __all__ = ["Scores"]
 
 _SIDE = 300
+_DASHED = "Each dot is a sample; on the dashed line the prediction is exact."
 
 
 @SECTIONS.register("scores")
@@ -39,7 +41,7 @@ class Scores(Section):
     def cards(self) -> list[Card]:
         """The table with the chart of correlations, and the dots side by side."""
         first, *dots = self.charts()
-        return [Card([*self.tables(), first], self.words()), Card(dots)]
+        return [Card([*self.tables(), first], self.words()), Card(dots, [_DASHED])]
 
     def words(self) -> list[str]:
         """What the figures are, and which intervals they have."""
@@ -61,24 +63,39 @@ class Scores(Section):
 
     def _dots(self, domain: str, number: int) -> Chart:
         """Of a model that was trained with several seeds, what the first predicts."""
-        models, values = list(dict.fromkeys(row.model for row in self.report.scores.rows)), []
-        for model in models:
-            one = self.report.evidence.where(probe="score", model=model, domain=domain)[0]
-            pairs = zip(one["truth"].tolist(), one["predicted"].tolist(), strict=True)
-            values += [
+        models = list(dict.fromkeys(row.model for row in self.report.scores.rows))
+        ends = {"scale": {"domain": self._ends, "nice": True}}
+        axes = {
+            "x": numbers_axis("truth", "true number") | ends,
+            "y": {"field": "predicted", "type": "quantitative", "title": "predicted"} | ends,
+        }
+        exact = [{"truth": end, "predicted": end} for end in self._ends]
+        line = layer(exact, {"type": "line", "strokeDash": [4, 4], "strokeWidth": 1, "color": SOFT}, **axes)
+        mark = {"type": "circle", "size": 24, "opacity": 0.5}
+        dots = layer(self._predicted[domain], mark, **axes, color=by_colour("model", models))
+        title = domain_heading(domain, self.report.targets)
+        return make_chart(f"scores-{number + 1}", [line, dots], title=title, width=_SIDE, height=_SIDE)
+
+    @cached_property
+    def _predicted(self) -> dict[str, list[dict[str, Any]]]:
+        """Finite predictions beside the true numbers, by domain."""
+        scores, found = self.report.scores, {}
+        for domain in scores.domains:
+            found[domain] = [
                 {"model": model, "truth": truth, "predicted": predicted}
-                for truth, predicted in pairs
+                for model in dict.fromkeys(row.model for row in scores.rows)
+                for one in [self.report.evidence.where(probe="score", model=model, domain=domain)[0]]
+                for truth, predicted in zip(one["truth"].tolist(), one["predicted"].tolist(), strict=True)
                 if math.isfinite(predicted)
             ]
-        dots = layer(
-            values,
-            {"type": "circle", "size": 24, "opacity": 0.5},
-            x=numbers_axis("truth", "true number"),
-            y={"field": "predicted", "type": "quantitative", "title": "predicted"},
-            color=by_colour("model", models),
-        )
-        title = domain_heading(domain, self.report.targets)
-        return make_chart(f"scores-{number + 1}", [dots], title=title, width=_SIDE, height=_SIDE)
+        return found
+
+    @cached_property
+    def _ends(self) -> list[float]:
+        """The least and the largest number of all domains, so that their charts can be compared."""
+        rows = [row for rows in self._predicted.values() for row in rows]
+        numbers = [float(row[name]) for row in rows for name in ("truth", "predicted")]
+        return [min(numbers, default=0.0), max(numbers, default=1.0)]
 
 
 def _correlations(table: ScoreTable) -> Chart:

@@ -12,10 +12,12 @@ from shiftproof.evidence import Evidence, seen_note
 from shiftproof.perturbations.threat import size_text
 from shiftproof.report.estimates import ratio_difference, repeats_in
 from shiftproof.report.measures import Measure, measures_of
+from shiftproof.report.scores import ScoreRow, ScoreTable
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.sections.corrupted import corrupted_of
+from shiftproof.types import Estimate
 
-__all__ = ["Verdict", "verdict_of"]
+__all__ = ["Verdict", "score_verdict", "verdict_of"]
 
 SURE = 0.99
 """The level of a comparison that a sentence states without its interval."""
@@ -31,7 +33,7 @@ class Verdict(Section):
     order = 200
 
     def applies(self) -> bool:
-        """Whether more than accuracy was measured, of one or two models: of many, tables say it better."""
+        """Whether more than accuracy was measured, or numbers, of one or two models: of many, tables say it better."""
         return len(self.report.models) <= 2 and bool(self.report.verdict)
 
     def cards(self) -> list[Card]:
@@ -45,11 +47,15 @@ class Verdict(Section):
 
 @dataclass(frozen=True, eq=False)
 class _Shown:
-    """A measure, its name, and what follows its figure in a sentence."""
+    """A measure, its name, and what follows its figure in a sentence: in full, and where it is said again."""
 
     measure: Measure
     name: str
     words: str
+    again: str
+
+    def say(self, domains: Sequence[str], words: str) -> str:
+        return f"{self.measure.mean(domains):.0%}{words}"
 
 
 def verdict_of(evidence: Evidence, sources: Sequence[str], targets: Sequence[str], seed: int = 0) -> list[str]:
@@ -66,6 +72,52 @@ def verdict_of(evidence: Evidence, sources: Sequence[str], targets: Sequence[str
     return paragraphs
 
 
+def score_verdict(table: ScoreTable) -> list[str]:
+    """A few sentences for each model that predicts numbers, of several targets about the worst."""
+    rows = [row for row in table.rows if row.kind == "pearson"]
+    return [
+        (f"{row.model}: " if len(rows) > 1 else "") + " ".join(_score_sentences(row, table.sources, table.targets))
+        for row in rows
+    ]
+
+
+def _score_sentences(row: ScoreRow, sources: Sequence[str], targets: Sequence[str]) -> Iterator[str]:
+    target = min(targets, key=lambda name: row.scores[name].value, default=None)
+    there = list(sources) if target is None else [target]
+    sentence = (
+        f"On {_score_count(row, there):,} samples of {_place(there, targets)} what the model predicts follows the true "
+        f"numbers with a correlation of {_mean_score(row, there):.2f} (Pearson: 1 is best, 0 is none)"
+    )
+    if target is not None:
+        sentence += (
+            f"; on {_score_count(row, sources):,} of the training domains with one of {_mean_score(row, sources):.2f}"
+        )
+    sentence += f" ({note})" if (note := seen_note(row.seen_in([*there, *sources]))) else ""
+    yield f"{sentence}."
+    if target is not None:
+        yield _score_gap(row.gaps[target])
+    yield "Attacks and guarantees are about classes, and do not apply to numbers."
+
+
+def _score_count(row: ScoreRow, domains: Sequence[str]) -> int:
+    return sum(row.scores[domain].n for domain in domains)
+
+
+def _mean_score(row: ScoreRow, domains: Sequence[str]) -> float:
+    return float(np.mean([row.scores[domain].value for domain in domains]))
+
+
+def _score_gap(lost: Estimate) -> str:
+    """A sentence on whether correlation is lost, with the interval."""
+    if lost.low <= 0 <= lost.high:
+        interval = f"{lost.low:+.2f} to {lost.high:+.2f}"
+        return (
+            f"Whether it loses any, these samples do not tell: the gap is {lost.value:+.2f} (95 % interval {interval})."
+        )
+    low, high = sorted((abs(lost.low), abs(lost.high)))
+    return f"It {'loses' if lost.value > 0 else 'gains'} {abs(lost.value):.2f} (95 % interval {low:.2f} to {high:.2f})."
+
+
 def _sentences(
     evidence: Evidence, measures: Sequence[Measure], sources: Sequence[str], targets: Sequence[str], seed: int
 ) -> Iterator[str]:
@@ -78,12 +130,13 @@ def _sentences(
         # the one place where least is right, so that all figures of a sentence are of the same samples
         target = min(targets, key=lambda name: first.mean([name]), default=None)
         there = list(sources) if target is None else [target]
-        figures = [f"{one.measure.mean(there):.0%}{one.words}" for one in shown]
+        figures = ", ".join(one.say(there, one.words) for one in shown)
         who = "the model" if classifier == "base" else "the smoothed model"
         who += f" ({noise})" if len(of_votes) > 1 and noise else ""
-        sentence = f"On {_place(there, targets)} {who} is right on {', '.join(figures)}"
+        sentence = f"On {first.count(there):,} samples of {_place(there, targets)} {who} is right on {figures}"
         if target is not None:
-            sentence += f"; on the training domains {' / '.join(_percent(one, sources) for one in shown)}"
+            figures = ", ".join(one.say(sources, one.again) for one in shown)
+            sentence += f"; on {first.count(sources):,} of the training domains it is right on {figures}"
         seen = first.seen_in([*there, *sources])
         sentence += f" ({note})" if (note := seen_note(seen)) else ""
         yield f"{sentence}."
@@ -105,7 +158,7 @@ def _elsewhere(shown: Sequence[_Shown], target: str, targets: Sequence[str]) -> 
     for one in shown:
         least = min(targets, key=lambda name: one.measure.mean([name]))
         if one.measure.mean([least]) < one.measure.mean([target]):
-            yield f"On {least} {one.measure.mean([least]):.0%}{one.words}, which is the least of all targets."
+            yield f"On {least} {one.say([least], one.words)}, which is the least of all targets."
 
 
 def _constant(clean: Evidence, there: Sequence[str]) -> Iterator[str]:
@@ -128,13 +181,26 @@ def _of(classifier: str, noise: str, measures: Sequence[Measure]) -> list[_Shown
         return []
     several = len({one.alpha for one in measures if one.alpha}) > 1
     return [
-        _Shown(right[0], "the accuracy", ""),
-        *(_Shown(one, "what survives", f" survive an attack of {_size(one)}") for one in attacked),
+        _Shown(right[0], "the accuracy", "", ""),
         *(
-            _Shown(one, "the guarantee", f" are guaranteed within {_size(one)}{_chance(one) if several else ''}")
+            _Shown(one, "what survives", f" survive an attack of {_size(one)}", f" survive{_which(' ', one, attacked)}")
+            for one in attacked
+        ),
+        *(
+            _Shown(
+                one,
+                "the guarantee",
+                f" are guaranteed within {_size(one)}{_chance(one) if several else ''}",
+                f" are guaranteed{_which(' within ', one, certified)}",
+            )
             for one in certified
         ),
     ]
+
+
+def _which(before: str, one: Measure, others: Sequence[Measure]) -> str:
+    """The size, if there are several that it could be."""
+    return f"{before}{_size(one)}" if len(others) > 1 else ""
 
 
 def _surest(certified: Sequence[Measure]) -> list[Measure]:
@@ -159,10 +225,6 @@ def _size(one: Measure) -> str:
     if one.norm == "angle":
         return f"a rotation of {one.size:.3g} radians ({math.degrees(one.size):.0f} degrees)"
     return size_text(one.size, one.norm)
-
-
-def _percent(one: _Shown, sources: Sequence[str]) -> str:
-    return f"{100 * one.measure.mean(sources):.0f}"
 
 
 def _compared(shown: Sequence[_Shown], sources: Sequence[str], target: str, seed: int) -> Iterator[str]:
