@@ -11,6 +11,7 @@ import numpy as np
 
 from shiftproof.domains import Domain, Domains
 from shiftproof.domains.splits import first_samples, part_of, train_part
+from shiftproof.domains.validate import Contents
 from shiftproof.errors import DataError
 from shiftproof.probes import Probe
 from shiftproof.runs.names import check_targets
@@ -48,7 +49,8 @@ class StudyData:
     Of every domain a part is measured, by name: what `parts` says, else what training leaves out of sources and all
     of targets. Of that at most `limit` samples, by `sample_seed`, less those of `left_out` (ids by domain), which
     can't be read; probes that take more than a forward pass a sample measure the first `prefix` of those. `pool` are
-    domains whose training samples may shape a classifier, if not all sources are.
+    domains whose training samples may shape a classifier, if not all sources are. `contents` are what all samples
+    hold, if they were read.
     """
 
     sources: Domains
@@ -60,6 +62,7 @@ class StudyData:
     prefix: int | None = None
     pool: Domains | None = None
 
+    contents: Contents = field(default_factory=dict, repr=False)
     def measured_by(self, probe: Probe) -> list[Domain]:
         """What a probe looks at: everything that is measured, or the first samples of it in the order of a limit."""
         if probe.cheap or self.prefix is None:
