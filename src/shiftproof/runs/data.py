@@ -27,6 +27,7 @@ __all__ = [
     "data_findings",
     "load_study_data",
     "measured_part",
+    "parts_of_study",
     "select_domains",
 ]
 
@@ -61,8 +62,8 @@ class StudyData:
     parts: Mapping[str, str] = field(default_factory=dict)
     prefix: int | None = None
     pool: Domains | None = None
-
     contents: Contents = field(default_factory=dict, repr=False)
+
     def measured_by(self, probe: Probe) -> list[Domain]:
         """What a probe looks at: everything that is measured, or the first samples of it in the order of a limit."""
         if probe.cheap or self.prefix is None:
@@ -128,7 +129,7 @@ def load_study_data(
         prefix=study.prefix,
         pool=domains.select(pool) if pool else None,
     )
-    return replace(data, parts=_parts(study, data, cards) if parts is None else parts)
+    return replace(data, parts=parts_of_study(study, data, cards) if parts is None else parts)
 
 
 def calibration_domains(study: Study, cards: Sequence[Mapping[str, Any]] = ()) -> list[str]:
@@ -146,7 +147,8 @@ def calibration_pool(domains: Domains, card: Mapping[str, Any]) -> Domains | Non
     return Domains("calibration", [train_part(domains[name]) for name in known]) if known else None
 
 
-def _parts(study: Study, data: StudyData, cards: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def parts_of_study(study: Study, data: StudyData, cards: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Which part of each domain is measured, by the study and the records of models that it takes as they are."""
     # what trains a model, or adapts it, is not measured
     calibrates = any(probe.calibrates for probe in study.probes)
     adapting = (data.pool or data.sources).names if calibrates or data.pool else ()
