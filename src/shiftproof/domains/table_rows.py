@@ -109,7 +109,10 @@ def _name(role: str, value: Any) -> str:
     if isinstance(value, float):
         # to many programs, whole numbers with gaps are floats, and the gaps are NaN
         return "" if math.isnan(value) else str(int(value)) if value.is_integer() else str(value)
-    return "" if value is None else _encodable(role, str(value).strip())
+    name = "" if value is None else _encodable(role, str(value).strip())
+    if "\0" in name:
+        raise _Fault(f"the {role} {name!r} holds a NUL character")
+    return name
 
 
 def _encodable(role: str, value: str) -> str:
