@@ -208,6 +208,7 @@ def test_the_attack_and_the_outputs_are_looked_at_on_demand(honest: nn.Module) -
     assert weak["class-count"].level == "pass"
     strong = findings(honest, attack=Ensemble(LINF))
     assert strong["attack-reach"].level == "pass"
+    assert strong["attack-reach"].message.startswith("ensemble can reach")
     few = digits().subset(np.arange(4))
     inputs, labels = few.tensors()
     levels = {n: next(iter(validity_findings(honest, inputs, labels, few.ids, LINF, classes=n))).level for n in (7, 12)}

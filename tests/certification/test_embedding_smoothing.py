@@ -509,7 +509,7 @@ def longer() -> nn.Module:
             "says other things of the embeddings of a text's tokens than of the text",
         ),
         (endless(), smoothing(), {}, ModelError, r"tokeniser \(Endless\) has no `length`"),
-        (curved(), smoothing(6.0), {}, UsageError, "EmbeddingGaussian.sigma=6.0. is too wide for this model"),
+        (curved(), smoothing(6.0), {}, UsageError, "embedding-gaussian 6 is too wide for this model"),
         (loud(), smoothing(), {}, UsageError, "numbers of its embeddings up to .* should stay below 64"),
     ],
     ids=[

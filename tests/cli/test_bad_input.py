@@ -123,6 +123,11 @@ OWN = python("own")
         (["certify", *DIGITS, *python("truth"), "--n", "100"], "returns bool values"),
         (["certify", *DIGITS, *python("locked"), "--n", "100"], "can't be copied (TypeError"),
         (["certify", *DIGITS, *python("scripted"), "--n", "100"], "the model is TorchScript"),
+        (
+            ["attack", *DIGITS, *OWN, "--threat", "l2:0.5,linf:8/255"],
+            "attack takes one threat, not 'l2:0.5,linf:8/255'",
+        ),
+        (["attack", *DIGITS, *OWN, "--threat", "l2,linf", "--eps", "0.1"], "shiftproof audit --threat l2,linf"),
         (["attack", *DIGITS, *OWN, "--threat", "l2:1e300"], "eps is 1e+300"),
         (["attack", *DIGITS, *OWN, "--threat", "l2:1e9"], "any image is within l2 11.3 of any other"),
         (["attack", *DIGITS, *OWN, "--threat", "translation:1e300"], "eps is 1e+300"),

@@ -127,6 +127,15 @@ GOOD = "so good,1,d\nso bad,0,d\n"
         (b"text,label,domain\nx,1,d\ncaf\xe9,0,d\n", "t.csv, line 3: the byte 0xe9 is not UTF-8"),
         ("text,label,domain\nx,1,d\n".encode("utf-16"), "line 1: this is UTF-16"),
         (
+            "text,label,domain\nx,1,d\n".encode("utf-16-le"),
+            r"t\.csv, line 1: there is a NUL byte .* save the file as UTF-8",
+        ),
+        (b"text,label,domain\nx,1,d\na\0b,0,d\n", r"t\.csv, line 3: there is a NUL byte"),
+        (
+            "text,label,domain\ngr\u00fcn,1,d\n".encode() + b"caf\xe9,0,d\n",
+            r"t\.csv, line 3: the byte 0xe9 is not UTF-8",
+        ),
+        (
             "text,label,domain\nx,,d\n,1,d\ny,2,d\n",
             r"line 2: the label is missing \(and 1 more; see 'shiftproof validate'",
         ),
@@ -153,6 +162,7 @@ OTHER = '{"text": "y", "label": "b", "domain": "d"}'
         ('{"text": "x", "label": "a", "domain": NaN}', "line 2: the domain is missing"),
         ('{"text": "x", "label": ["a"], "domain": "d"}', "line 2: the label should be text or a number, not list"),
         ('{"text": "\\ud800", "label": "a", "domain": "d"}', r"line 2: the text holds half a character \(\\ud800\)"),
+        ('{"text": "x", "label": "a\\u0000", "domain": "d"}', "line 2: the label .* holds a NUL character"),
         ('{"text": "x", ', "line 2: not JSON"),
         ('["x", "a", "d"]', "line 2: expected an object"),
     ],

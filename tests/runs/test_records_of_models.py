@@ -107,6 +107,40 @@ def test_data_of_ones_own_is_known_by_its_content_not_by_its_name(trained: nn.Mo
     assert set(marks(look(trained, others)).values()) == {"unknown"}
 
 
+def renamed_copy(domain: Domain, places: range) -> Domain:
+    """Some samples of a domain under other ids, as a copied folder would have."""
+    inputs, labels = domain.subset(places).tensors()
+    return Domain.from_arrays("shipped", inputs, labels.numpy(), domain.classes)
+
+
+def test_copies_of_training_samples_are_not_unseen(trained: nn.Module, sources: Domains, target: Domain) -> None:
+    """By content: neither the name of the domain nor the ids of its samples tell."""
+    learned, kept = train_part(sources["e=0.1"]), held_out(sources["e=0.1"])
+    run = look(trained, sources, renamed_copy(learned, range(20)))
+    assert marks(run) == {"e=0.1": "no", "e=0.2": "no", "shipped": "yes"}
+    assert "6 of 6 measured samples of shipped are copies of training samples of e=0.1" in str(run.record["findings"])
+    assert marks(look(trained, sources, renamed_copy(kept, range(20)), name="kept"))["shipped"] == "no"
+    # of a model without a record nobody knows, but the target is not what its auditor says it is
+    unknown = sp.build_model("mlp", sources, width=8)
+    assert marks(look(unknown, sources, renamed_copy(learned, range(20)), name="other"))["shipped"] == "unknown"
+    assert marks(look(unknown, sources, target, name="stated"))["e=0.9"] == "no"
+
+
+def test_copied_texts_of_a_table_are_not_unseen(run: Run) -> None:
+    rows = ["text,label,domain"]
+    for domain in "abc":
+        # c holds the texts of a
+        words = [f"{'good' if n % 2 else 'bad'} film {'ab'[domain == 'b']}{n}" for n in range(30)]
+        rows += [f"{text},{n % 2},{domain}" for n, text in enumerate(words)]
+    Path("copied.csv").write_text("\n".join(rows) + "\n")
+    small = ["--model", "text-cnn", "--set", "model.width=8", "--set", "model.filters=8", "--set", "training.steps=2"]
+    assert run("train", "--data", "table:copied.csv", "--target", "c", *small, "--out", "m")[0] == 0
+    assert marks(sp.open_run("m")) == {"a": "no", "b": "no", "c": "yes"}
+    sources, target = sp.load_domains("table:copied.csv").leave_out("c")
+    audited = look(sp.load_model("file:m", sources), sources, target, threats="edits:1")
+    assert marks(audited) == {"a": "no", "b": "no", "c": "yes"}
+
+
 def test_a_domain_that_a_data_set_has_and_training_did_not_take_was_not_seen(digits: Domains) -> None:
     network = sp.build_model("mlp", digits, width=8)
     model = sp.train(network, digits.select(["e=0.1"]), recipe={"steps": 2}, progress="off").model

@@ -205,9 +205,16 @@ def test_numbers_that_are_none_are_refused() -> None:
         sp.Domain.from_inputs("odd", load()["books"].inputs, [float("nan")] * 60, [])
     with pytest.raises(DataError, match="one number a sample"):
         sp.Domain.from_inputs("odd", load()["books"].inputs, ["a"] * 60, [])
-    Path("bad.csv").write_text("text,label,domain\nso good,high,books\nbad,0.5,books\n")
-    with pytest.raises(DataError, match=r"line 2: the label 'high' is no number"):
-        sp.load_domains("table:bad.csv", labels="numbers")
+    for label, sentence in {
+        "high": "the label 'high' is no number",
+        "NaN": "the label is NaN, which is no number to predict",
+        "": "the label is missing",
+        "-inf": "the label '-inf' is not finite",
+        "1e999": "the label '1e999' is not finite",
+    }.items():
+        Path("bad.csv").write_text(f"text,label,domain\nso good,{label},books\nbad,0.5,books\n")
+        with pytest.raises(DataError, match=f"line 2: {sentence}"):
+            sp.load_domains("table:bad.csv", labels="numbers")
     model = sp.build_model("text-cnn", sp.load_domains("signed-reviews"), width=8, filters=8, vocabulary=256)
     with pytest.raises(ModelError, match="2 outputs, but labels are numbers to predict"):
         sp.train(model, load(), recipe={"steps": 1})

@@ -14,9 +14,11 @@ import pytest
 import torch
 
 from shiftproof.cli.main import main
+from shiftproof.domains import load_domains
 from shiftproof.errors import ShiftproofError, UsageError
 from shiftproof.probes.probe import Probe
 from shiftproof.runs import find_study, open_run, run_study
+from shiftproof.runs.record import write_record
 from shiftproof.runs.verify import verify_folder
 
 pytestmark = pytest.mark.usefixtures("brief_examinations")
@@ -27,12 +29,15 @@ source: e=0.1
 target: e=0.9
 limit: 10
 models:
-  plain: {model: {name: mlp, width: 8, gray: true}, training: {steps: 3}}
+  plain: {model: {name: mlp, width: 8, gray: true}, objective: group-dro, training: {steps: 3}}
 probes:
   - clean
   - {name: certify, certifier: {noise: "gaussian:0.25", n: 100}}
   - {name: certify, certifier: {noise: "gaussian:0.25", n: 150, stop: "within:0.9"}}
 """
+
+
+FIRST = str(load_domains("colored-digits")["e=0.9"].ids[0])
 
 
 def _verb(*arguments: object) -> int:
@@ -73,6 +78,13 @@ def edit(path: Path, change: Callable[[Any], Any]) -> None:
     value = json.loads(path.read_text())
     change(value)
     path.write_text(json.dumps(value))
+
+
+def reseal(folder: Path, change: Callable[[Any], Any]) -> None:
+    """Edit run.json as somebody would who knows how it is sealed."""
+    record = json.loads((folder / "run.json").read_text())
+    change(record)
+    write_record(folder, {key: value for key, value in record.items() if key != "seal"})
 
 
 def test_what_nobody_touched_passes(folder: Path) -> None:
@@ -154,6 +166,59 @@ def test_every_entry_of_the_record_counts(folder: Path) -> None:
     assert {"record-changed", "record-differs"} <= codes(folder)
     with pytest.raises(UsageError, match=r"run\.json was changed after it was written"):
         run_study(find_study(str(folder.parent / "study.yaml")), folder, progress="off")
+
+
+@pytest.mark.parametrize(
+    ("entry", "change"),
+    [
+        ("environment", lambda record: record.pop("environment")),
+        ("environment", lambda record: record.update(environment="abc")),
+        ("environment", lambda record: record["environment"].pop("packages")),
+        ("environment", lambda record: record["environment"].update(packages=["torch"])),
+        ("protocol", lambda record: record["protocol"].pop("split")),
+        ("findings", lambda record: record["findings"].append("fine")),
+        ("config", lambda record: record["config"].pop("models")),
+        ("selected", lambda record: record["selected"].update(plain=5)),
+        ("measured", lambda record: record["measured"]["plain"]["e=0.9"].pop("sampled")),
+        ("labels", lambda record: record["labels"].pop("e=0.9")),
+        ("parts", lambda record: record["parts"].update(other="all")),
+    ],
+)
+def test_a_damaged_record_with_a_seal_is_one_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str], entry: str, change: Callable[[Any], Any]
+) -> None:
+    reseal(folder, change)
+    capsys.readouterr()
+    assert _verb("report", folder) == 1
+    err = capsys.readouterr().err
+    assert f"run.json is damaged: {entry}" in err
+    assert err.count("\n") == 1
+    assert codes(folder) == {"run-unreadable"}
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "words"),
+    [
+        (lambda record: record["protocol"].update(split="by hand"), "record-differs", "protocol"),
+        (lambda record: record["parts"].update({"e=0.9": "held-out"}), "record-differs", "parts"),
+        (
+            lambda record: record["measured"]["plain"]["e=0.9"].update(seen_in_training="unknown"),
+            "record-differs",
+            "measured",
+        ),
+        (lambda record: record["left_out"].update({"e=0.9": [FIRST]}), "left-out-readable", FIRST),
+        (lambda record: record["findings"].clear(), "findings-differ", "plain"),
+        (lambda record: [one.update(level="pass") for one in record["findings"]], "findings-differ", "plain"),
+    ],
+    ids=["protocol", "parts", "measured", "left out", "findings", "levels"],
+)
+def test_what_a_new_seal_would_hide_is_derived_again(
+    folder: Path, change: Callable[[Any], Any], code: str, words: str
+) -> None:
+    assert open_run(folder).record["findings"], "nothing could be removed"
+    reseal(folder, change)
+    found = [one.message for one in verify_folder(folder, seed=1, part=1) if one.code == code]
+    assert any(words in one for one in found)
 
 
 def test_a_record_without_a_seal_is_found_and_sealed_by_the_same_command(folder: Path) -> None:

@@ -84,8 +84,9 @@ class Attack(Method, ABC):
     ) -> Found:
         """What `run` finds for all samples, what the victim answers to it, and how far it is."""
         if not isinstance(self.threat, Threat):
-            name = type(self).__name__
-            raise ConformanceError(f"{name} is no attack on pixels ({self.threat}); it needs an `overturn` of its own")
+            raise ConformanceError(
+                f"{self.name} is no attack on pixels ({self.threat}); it needs an `overturn` of its own"
+            )
         attacked = self.run_in_batches(victim, inputs, labels, eps, generators)
         distance = size(attacked - inputs, self.threat.norm)
         return Found(attacked, victim.answers(attacked), distance, inputs.new_zeros(len(inputs), 0))
@@ -124,7 +125,7 @@ def batches(inputs: Tensor, victim: Victim) -> Sequence[Tensor]:
 
 
 def _check_outcome(attack: Attack, threat: Threat, inputs: Tensor, attacked: Tensor, eps: Tensor) -> None:
-    name, norm = type(attack).__name__, threat.norm
+    name, norm = attack.name, threat.norm
     if attacked.shape != inputs.shape:
         raise ConformanceError(f"{name} made {tuple(attacked.shape)} out of inputs of shape {tuple(inputs.shape)}")
     outside = ~inside(attacked - inputs, norm, eps)

@@ -123,7 +123,7 @@ def _reach(attack: Attack) -> Iterator[Finding]:
     findings = list(attack.findings())
     yield from findings
     if not findings:
-        yield Finding("pass", "attack-reach", f"{type(attack).__name__} can reach the full size of its threat")
+        yield Finding("pass", "attack-reach", f"{attack.name} can reach the full size of its threat")
 
 
 def _outputs_counted(model: nn.Module, inputs: Tensor, classes: int) -> Finding:

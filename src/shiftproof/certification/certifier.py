@@ -192,7 +192,8 @@ class Certifier(Method, ABC):
     def certify_together(cls, job: Job, certifiers: Sequence[Self]) -> list[Certificates]:
         """Certificates of several certifiers of this class in one job, for those that can share work."""
         if len(certifiers) > 1:
-            raise UsageError(f"several certifiers of kind {cls.__name__} make no one job; certify with each in turn")
+            name = certifiers[0].name
+            raise UsageError(f"several certifiers of kind {name} make no one job; certify with each in turn")
         return [one.certify(job) for one in certifiers]
 
 

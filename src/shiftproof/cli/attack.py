@@ -95,8 +95,15 @@ def _probe(
 
 def _threat(text: str, eps: str | None) -> Ball:
     """l2:0.5 or rotation:0.3, or without a size if --eps says how much."""
+    from shiftproof.errors import UsageError
     from shiftproof.perturbations.balls import as_ball
 
+    # a deformation has options after commas: dct,k=3:0.1
+    if sum(bool(part.strip()) and "=" not in part for part in text.split(",")) > 1:
+        raise UsageError(
+            f"attack takes one threat, not {text!r}; attack with each in turn, or with all: shiftproof audit --threat "
+            f"{text}; several sizes of one go into --eps 0.01,0.02"
+        )
     return as_ball(text if ":" in text or eps is None else f"{text}:{eps.split(',')[-1]}")
 
 

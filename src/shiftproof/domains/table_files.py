@@ -131,13 +131,23 @@ def _text(path: Path) -> str:
     content = path.read_bytes()
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(f"{path}, line 1: this is UTF-16; save the file as UTF-8")
+    if (nul := content.find(0)) >= 0:
+        # UTF-16 without its mark is valid UTF-8 with every other byte 0
+        raise DataError(
+            f"{path}, line {_line(content, nul)}: there is a NUL byte (0x00), which no text holds; it is damaged, or "
+            "UTF-16: save the file as UTF-8"
+        )
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
         raise DataError(
-            f"{path}, line {line}: the byte 0x{content[error.start]:02x} is not UTF-8; save the file as UTF-8"
+            f"{path}, line {_line(content, error.start)}: the byte 0x{content[error.start]:02x} is not UTF-8; save the "
+            "file as UTF-8"
         ) from error
+
+
+def _line(content: bytes, place: int) -> int:
+    return content.count(b"\n", 0, place) + 1
 
 
 def _name(column: str) -> str:

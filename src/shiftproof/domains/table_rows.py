@@ -76,13 +76,13 @@ def _row(number: int, given: Mapping[str, Any], keep_empty: bool, numbers: bool)
     if not keep_empty and not all(text.strip() for text in texts):
         raise _Fault("the text is empty; fill it in, remove the row, or keep such rows with --set data.empty=keep")
     if str(given["label"]).strip().lower() == "nan":
-        raise _Fault("the label is NaN, which is no class")
+        raise _Fault(f"the label is NaN, which is no {'number to predict' if numbers else 'class'}")
     label, domain = _name("label", given["label"]), _name("domain", given["domain"])
     for role, value in (("label", label), ("domain", domain)):
         if not value:
             raise _Fault(f"the {role} is missing")
-    if numbers and not _is_number(label):
-        raise _Fault(f"the label {label!r} is no number")
+    if numbers:
+        _check_number(label)
     split = _name("split", given.get("split")).lower()
     if split and split not in SPLITS:
         raise _Fault(f"split {split!r} should be train, validation or test")
@@ -109,7 +109,10 @@ def _name(role: str, value: Any) -> str:
     if isinstance(value, float):
         # to many programs, whole numbers with gaps are floats, and the gaps are NaN
         return "" if math.isnan(value) else str(int(value)) if value.is_integer() else str(value)
-    return "" if value is None else _encodable(role, str(value).strip())
+    name = "" if value is None else _encodable(role, str(value).strip())
+    if "\0" in name:
+        raise _Fault(f"the {role} {name!r} holds a NUL character")
+    return name
 
 
 def _encodable(role: str, value: str) -> str:
@@ -118,11 +121,13 @@ def _encodable(role: str, value: str) -> str:
     return value
 
 
-def _is_number(label: str) -> bool:
+def _check_number(label: str) -> None:
     try:
-        return math.isfinite(float(label))
+        finite = math.isfinite(float(label))
     except ValueError:
-        return False
+        raise _Fault(f"the label {label!r} is no number") from None
+    if not finite:
+        raise _Fault(f"the label {label!r} is not finite, so that nothing can predict it")
 
 
 def _repeated_ids(path: Path, unit: str, rows: list[TableRow], lines: list[int]) -> list[str]:

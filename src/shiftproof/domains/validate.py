@@ -23,7 +23,18 @@ from shiftproof.errors import DataError
 from shiftproof.execution import Mode, Progress, progress_bar
 from shiftproof.types import Finding
 
-__all__ = ["DomainSummary", "Validation", "class_findings", "validate"]
+__all__ = [
+    "Contents",
+    "DomainSummary",
+    "Validation",
+    "class_findings",
+    "read_contents",
+    "validate",
+    "validate_contents",
+]
+
+Contents = Mapping[str, Sequence[str | None]]
+"""What the samples of each domain hold, by its name: texts, or hashes of pixels; None is what can't be read."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +71,21 @@ class Validation:
 def validate(data: str | Domains, progress: Mode = "off", **options: object) -> Validation:
     """Read every sample of a data set once and report what a careful colleague would ask about."""
     domains, findings = (data, []) if isinstance(data, Domains) else _load(data, options)
+    return validate_contents(domains, read_contents(domains, progress), findings)
+
+
+def read_contents(domains: Domains, progress: Mode = "off") -> Contents:
+    """Read every sample once."""
+    if domains.kind == "text":
+        return {domain.name: texts_of(domain) for domain in domains}
+    with progress_bar("reading", sum(map(len, domains)), progress) as bar:
+        return {domain.name: _hashes(domain, bar) for domain in domains}
+
+
+def validate_contents(domains: Domains, contents: Contents, findings: Sequence[Finding] = ()) -> Validation:
+    """What there is to say of samples that were read."""
+    findings = list(findings)
     texts = {domain.name: texts_of(domain) for domain in domains if domain.kind == "text"}
-    contents: Mapping[str, Sequence[str | None]] = texts
-    if not texts:
-        with progress_bar("reading", sum(map(len, domains)), progress) as bar:
-            contents = {domain.name: _hashes(domain, bar) for domain in domains}
     unreadable = {name: [i for i, h in enumerate(found) if h is None] for name, found in contents.items()}
     findings += _unreadable_findings(domains, unreadable)
     findings += class_findings(domains)

@@ -65,7 +65,9 @@ class Deformation(Ball):
     def of(cls, noise: Noise, eps: float) -> Deformation:
         """That which certificates of a deforming noise speak of."""
         if noise.additive:
-            raise UsageError(f"{noise!r} changes pixels and deforms nothing; the threat is an l1 or l2 ball then")
+            raise UsageError(
+                f"{noise.name} noise changes pixels and deforms nothing; the threat is an l1 or l2 ball then"
+            )
         return cls(_kind_of(noise), eps)
 
     @property

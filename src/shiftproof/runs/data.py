@@ -11,6 +11,7 @@ import numpy as np
 
 from shiftproof.domains import Domain, Domains
 from shiftproof.domains.splits import first_samples, part_of, train_part
+from shiftproof.domains.validate import Contents
 from shiftproof.errors import DataError
 from shiftproof.probes import Probe
 from shiftproof.runs.names import check_targets
@@ -26,6 +27,7 @@ __all__ = [
     "data_findings",
     "load_study_data",
     "measured_part",
+    "parts_of_study",
     "select_domains",
 ]
 
@@ -48,7 +50,8 @@ class StudyData:
     Of every domain a part is measured, by name: what `parts` says, else what training leaves out of sources and all
     of targets. Of that at most `limit` samples, by `sample_seed`, less those of `left_out` (ids by domain), which
     can't be read; probes that take more than a forward pass a sample measure the first `prefix` of those. `pool` are
-    domains whose training samples may shape a classifier, if not all sources are.
+    domains whose training samples may shape a classifier, if not all sources are. `contents` are what all samples
+    hold, if they were read.
     """
 
     sources: Domains
@@ -59,6 +62,7 @@ class StudyData:
     parts: Mapping[str, str] = field(default_factory=dict)
     prefix: int | None = None
     pool: Domains | None = None
+    contents: Contents = field(default_factory=dict, repr=False)
 
     def measured_by(self, probe: Probe) -> list[Domain]:
         """What a probe looks at: everything that is measured, or the first samples of it in the order of a limit."""
@@ -125,7 +129,7 @@ def load_study_data(
         prefix=study.prefix,
         pool=domains.select(pool) if pool else None,
     )
-    return replace(data, parts=_parts(study, data, cards) if parts is None else parts)
+    return replace(data, parts=parts_of_study(study, data, cards) if parts is None else parts)
 
 
 def calibration_domains(study: Study, cards: Sequence[Mapping[str, Any]] = ()) -> list[str]:
@@ -143,7 +147,8 @@ def calibration_pool(domains: Domains, card: Mapping[str, Any]) -> Domains | Non
     return Domains("calibration", [train_part(domains[name]) for name in known]) if known else None
 
 
-def _parts(study: Study, data: StudyData, cards: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def parts_of_study(study: Study, data: StudyData, cards: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Which part of each domain is measured, by the study and the records of models that it takes as they are."""
     # what trains a model, or adapts it, is not measured
     calibrates = any(probe.calibrates for probe in study.probes)
     adapting = (data.pool or data.sources).names if calibrates or data.pool else ()

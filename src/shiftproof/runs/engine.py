@@ -20,26 +20,23 @@ from shiftproof.models.files import fingerprint
 from shiftproof.probes import Probe, run_probe
 from shiftproof.report.gallery import contact_sheet
 from shiftproof.report.requirements import Requirement
+from shiftproof.runs.copies import copies_of_training
 from shiftproof.runs.data import StudyData
+from shiftproof.runs.derived import Models, derived_findings
 from shiftproof.runs.examine import examine_models
 from shiftproof.runs.examples import write_text_examples
-from shiftproof.runs.inspect import cut_findings, probe_findings
-from shiftproof.runs.models import check_cards, hash_cards, kept_copy, model_file, train_to_file, training_findings
+from shiftproof.runs.models import check_cards, hash_cards, kept_copy, model_file, train_to_file
 from shiftproof.runs.plan import Planned, plan_run
 from shiftproof.runs.prepare import Prepared
 from shiftproof.runs.pretraining import first_alike
 from shiftproof.runs.record import continue_record, new_record, write_record
 from shiftproof.runs.run import Run, sheet_path, texts_path
-from shiftproof.runs.seen import seen_in_training, seen_targets
-from shiftproof.runs.sources import as_recorded
+from shiftproof.runs.samples import known_of_samples
 from shiftproof.runs.spec import Member, Study
 from shiftproof.training.machine import find_device
 from shiftproof.types import Finding
 
 __all__ = ["facts_of", "probe_seed", "run_study"]
-
-Models = Mapping[Member, tuple[nn.Module, dict[str, Any]]]
-"""Models, each with its record."""
 
 
 def run_study(
@@ -114,14 +111,8 @@ def _fill_folder(planned: Planned, record: dict[str, Any], workers: int, device:
     prepared, folder, study, data = planned.prepared, planned.folder, planned.study, planned.prepared.data
     check_cards(folder, record["fingerprints"])
     models = {member: _model(planned, member, device, progress) for member in study.members}
-    findings = [*prepared.findings, *probe_findings(study.probes, len(data.sources.classes))]
-    for member, (model, card) in models.items():
-        if study.models[member.name].train:
-            findings += training_findings(member.title, study.models[member.name], model, data.sources)
-            findings += seen_targets(member.title, card, as_recorded(study.data), data.targets)
-    # a model has one way of reading, whatever seed has trained it
-    for name, model in {member.name: model for member, (model, _) in models.items()}.items():
-        findings += cut_findings(name, model, data.measured)
+    copies = copies_of_training(data)
+    findings = [*prepared.findings, *derived_findings(study, data, models, copies)]
     # a run that is continued has examined its models: that they answer as before is checked below
     if "examined" not in record:
         record["examined"] = [asdict(one) for one in examine_models(prepared.models, data, study.probes, progress)]
@@ -129,7 +120,9 @@ def _fill_folder(planned: Planned, record: dict[str, Any], workers: int, device:
     record["fingerprints"]["weights"] = {member.key: fingerprint(model) for member, (model, _) in models.items()}
     record["fingerprints"]["cards"] = hash_cards(folder)
     record["behaviour"] = _same_behaviour(folder, record, data, models)
-    record["measured"] = {member.key: _facts(data, study, card) for member, (_, card) in models.items()}
+    record["measured"] = {
+        member.key: known_of_samples(data, study, card, copies) for member, (_, card) in models.items()
+    }
     record["selected"] = {member.key: card.get("selection") for member, (_, card) in models.items()}
     record["findings"] = [asdict(one) for one in findings]
     write_record(folder, record)
@@ -202,17 +195,6 @@ def facts_of(record: Mapping[str, Any], data: StudyData, member: Member, domain:
     """What is known of the samples of a domain that a probe measures."""
     known: dict[str, str] = record.get("measured", {}).get(member.key, {}).get(domain.name, {})
     return known | ({"sampled": "simple"} if data.is_prefix(domain) else {})
-
-
-def _facts(data: StudyData, study: Study, card: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """What is known of the measured samples of each domain, of one model: how they were chosen, whether trained on."""
-    found = {}
-    for domain in data.domains:
-        seen = seen_in_training(card, as_recorded(study.data), domain, data.part(domain.name))
-        # who names a target says that training left it out; a record may know better
-        stated = seen == "unknown" and domain in data.targets
-        found[domain.name] = {"sampled": data.sampled(domain.name), "seen_in_training": "no" if stated else seen}
-    return found
 
 
 def _same_behaviour(folder: Path, record: Mapping[str, Any], data: StudyData, models: Models) -> dict[str, Any]:

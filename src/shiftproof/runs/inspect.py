@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import nn
 
-from shiftproof.domains import Domain, Domains, validate
+from shiftproof.domains import Domain, Domains
 from shiftproof.domains.texts import texts_of
-from shiftproof.domains.validate import class_findings
+from shiftproof.domains.validate import class_findings, read_contents, validate_contents
 from shiftproof.errors import DataError
 from shiftproof.execution import Mode
 from shiftproof.models.huggingface import matched_by_order
@@ -19,14 +19,12 @@ from shiftproof.perturbations.threat import Ball, size_text
 from shiftproof.probes import Probe
 from shiftproof.probes.attack import Attack
 from shiftproof.probes.certify import Certify
+from shiftproof.runs.copies import READ_AT_MOST
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.scale import scale_findings
 from shiftproof.types import Finding
 
 __all__ = ["cut_findings", "model_findings", "probe_findings", "read_data"]
-
-READ_AT_MOST = 30_000
-"""Up to so many images are all read before anything is measured, beyond that those that are measured."""
 
 
 def read_data(data: StudyData, progress: Mode = "off") -> tuple[StudyData, list[Finding]]:
@@ -36,8 +34,9 @@ def read_data(data: StudyData, progress: Mode = "off") -> tuple[StudyData, list[
     """
     every = sum(map(len, data.domains))
     some = Domains("measured", data.measured) if every > READ_AT_MOST else Domains("all", data.domains)
-    looked = validate(some, progress)
-    data = replace(data, left_out=looked.unreadable)
+    contents = read_contents(some, progress)
+    looked = validate_contents(some, contents)
+    data = replace(data, left_out=looked.unreadable, contents={} if every > READ_AT_MOST else contents)
     for domain in data.measured:
         if not len(domain):
             raise DataError(f"none of the samples of {domain.name!r} that were looked at can be read")

@@ -14,9 +14,11 @@ from shiftproof.rng import fresh_seed
 from shiftproof.runs.environment import environment
 from shiftproof.runs.identity import digest
 from shiftproof.runs.prepare import Prepared
+from shiftproof.runs.record_shape import damaged_entries
 
 __all__ = [
     "FORMAT",
+    "PROTOCOL",
     "check_same",
     "continue_record",
     "is_sealed",
@@ -26,27 +28,11 @@ __all__ = [
 ]
 
 FORMAT = "shiftproof-run/3"
-_KINDS: dict[str, type] = {
-    "hash": str,
-    "study": dict,
-    "config": dict,
-    "sources": list,
-    "classes": list,
-    "labels": dict,
-    "selected": dict,
-    "findings": list,
-    "protocol": dict,
-    "parts": dict,
-    "noise_seed": int,
-    "fingerprints": dict,
-    "environment": dict,
-    "later_environments": list,
+PROTOCOL = {
+    "split": "by hash of group or sample id, 20 % validation",
+    "limit": "a prefix of a random order of groups or samples, by hash of sample_seed and id",
 }
-"""What every run.json has."""
-_LATER: dict[str, type] = {"measured": dict, "behaviour": dict, "examined": list, "command": str, "finished": str}
-"""What it has once models are there, it was typed, or all is measured."""
-_HASHED: dict[str, Any] = {"data": None, "weights": None, "cards": {}}
-"""What is hashed, and what stands for it where it is missing."""
+"""How samples are chosen, in every run."""
 
 
 def new_record(prepared: Prepared, identity: dict[str, Any], command: str = "") -> dict[str, Any]:
@@ -68,10 +54,7 @@ def new_record(prepared: Prepared, identity: dict[str, Any], command: str = "") 
         "labels": {domain.name: domain.class_counts for domain in data.domains},
         "selected": {},
         "findings": [],
-        "protocol": {
-            "split": "by hash of group or sample id, 20 % validation",
-            "limit": "a prefix of a random order of groups or samples, by hash of sample_seed and id",
-        },
+        "protocol": PROTOCOL,
         "parts": {domain.name: data.part(domain.name) for domain in data.domains},
         "left_out": {name: list(ids) for name, ids in data.left_out.items()},
         "noise_seed": fresh_seed() if prepared.seed is None else prepared.seed,
@@ -136,15 +119,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     record = read_json(folder / "run.json", DataError)
     if record.get("format") != FORMAT:
         raise DataError(f"{folder} does not hold a shiftproof run")
-    wrong = [name for name, kind in _KINDS.items() if not isinstance(record.get(name), kind)]
-    wrong += [name for name, kind in _LATER.items() if not isinstance(record.get(name, kind()), kind)]
-    inner: Any = record.get("fingerprints")
-    if not wrong and not all(isinstance(inner.get(name, other), dict) for name, other in _HASHED.items()):
-        wrong = ["fingerprints"]
-    numbers = record.get("radii", [])
-    if not isinstance(numbers, list) or not all(isinstance(one, int | float) for one in numbers):
-        wrong.append("radii")
-    if wrong:
+    if wrong := damaged_entries(record):
         raise DataError(
             f"{folder / 'run.json'} is damaged: {', '.join(wrong)} is missing or is not what a run has there"
         )

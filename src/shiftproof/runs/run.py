@@ -181,12 +181,21 @@ def open_run(folder: Path | str, *, unfinished: bool = False) -> Run:
         for domain in domains
     ]
     there = [path for path in paths if path.is_file()]
-    known = record.get("measured", {})
-    if there and not all(set(domains) <= set(known.get(member.key, ())) for member in study.members):
-        raise DataError(f"{folder / 'run.json'} is damaged: it does not say of all that was measured how it was chosen")
+    _check_domains(folder, study, record, measured=bool(there))
     if len(there) < len(paths) and not unfinished:
         raise UsageError(f"the run in {folder} is not finished: run the same study again to complete it")
     return Run(folder, study, record, Evidence.concat(store.read_file(path).evidence for path in there))
+
+
+def _check_domains(folder: Path, study: Study, record: Mapping[str, Any], measured: bool) -> None:
+    """Refuse a record that lacks a domain of its study where the report needs it, or that names another."""
+    domains, known = {*record["sources"], *study.targets}, record.get("measured", {})
+    if measured and not all(domains <= set(known.get(member.key, ())) for member in study.members):
+        raise DataError(f"{folder / 'run.json'} is damaged: it does not say of all that was measured how it was chosen")
+    counted = all(set(record["labels"].get(name, ())) == set(record["classes"]) for name in domains)
+    wrong = [name for name, good in (("labels", counted), ("parts", set(record["parts"]) <= domains)) if not good]
+    if wrong:
+        raise DataError(f"{folder / 'run.json'} is damaged: {wrong[0]} are not those of the domains that were measured")
 
 
 def sheet_path(folder: Path, domain: str) -> Path:

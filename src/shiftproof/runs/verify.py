@@ -135,7 +135,7 @@ def _certificates(
                 found = run.evidence.where(setting=setting, **same)
                 if not len(found):
                     if _evidence_path(run, member, probe, domain).is_file():
-                        message = f"{member.title} on {domain.name}: no certificates by {certifier!r}"
+                        message = f"{member.title} on {domain.name}: no certificates by {certifier.title}"
                         yield Finding("fail", "rows-missing", message)
                     continue
                 where = f"{member.title} on {domain.name}, {titles[setting]}"

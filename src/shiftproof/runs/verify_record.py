@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch import nn
 
-from shiftproof.errors import ModelError
+from shiftproof.domains import Domain
+from shiftproof.errors import DataError, ModelError
 from shiftproof.models import read_card
 from shiftproof.models.behaviour import behaviour_of, difference
 from shiftproof.models.files import fingerprint
-from shiftproof.runs.data import StudyData
+from shiftproof.runs.copies import Copies, copies_of_training
+from shiftproof.runs.data import StudyData, data_findings, parts_of_study
+from shiftproof.runs.derived import Models as CardedModels
+from shiftproof.runs.derived import derived_findings
 from shiftproof.runs.identity import digest
 from shiftproof.runs.models import hash_cards, model_file
 from shiftproof.runs.names import to_plain_targets
-from shiftproof.runs.record import is_sealed
+from shiftproof.runs.record import PROTOCOL, is_sealed
 from shiftproof.runs.run import Run
+from shiftproof.runs.samples import known_of_samples
+from shiftproof.runs.seen import seen_targets
+from shiftproof.runs.sources import as_recorded
 from shiftproof.runs.spec import Member
 from shiftproof.types import Finding
 
@@ -79,13 +87,22 @@ def _beside_weights(run: Run) -> Iterator[Finding]:
 
 def check_run_json(run: Run, data: StudyData, models: Models) -> Iterator[Finding]:
     """Whether run.json says of the study and its data what follows from them."""
-    due = {
+    due: dict[str, Any] = {
+        "protocol": PROTOCOL,
         "sources": list(data.sources.names),
         "classes": list(data.sources.classes),
         "labels": {domain.name: domain.class_counts for domain in data.domains},
     }
+    cards = {member: _card(run, member) for member in run.study.members}
     if run.record["selected"]:
-        due["selected"] = {member.key: _selection(run, member) for member in run.study.members}
+        due["selected"] = {member.key: card.get("selection") for member, card in cards.items()}
+    copies = copies_of_training(data)
+    if "measured" in run.record:
+        taken = [card for member, card in cards.items() if not run.study.models[member.name].train]
+        due["parts"] = parts_of_study(run.study, data, taken)
+        due["measured"] = {
+            member.key: known_of_samples(data, run.study, card, copies) for member, card in cards.items()
+        }
     differs = [name for name, value in due.items() if run.record[name] != value]
     known = run.record["config"]
     # a budget chooses the probes, and what was asked is what it chose from
@@ -107,14 +124,54 @@ def check_run_json(run: Run, data: StudyData, models: Models) -> Iterator[Findin
         message = f"run.json does not say what follows from its study and data: {', '.join(differs)}"
         yield Finding("fail", "record-differs", message)
     yield from _unexpected_models(run)
+    yield from _left_out(run, data)
+    # of what is not installed, or not trained yet, nothing can be derived
+    if "measured" in run.record and set(models) == set(run.study.members) and not run.absent:
+        yield from _findings(run, data, {member: (model, cards[member]) for member, model in models.items()}, copies)
 
 
-def _selection(run: Run, member: Member) -> Any:
-    """Which step of training was kept, as the record beside the weights says."""
+def _card(run: Run, member: Member) -> dict[str, Any]:
+    """The record beside the weights of a model; nothing if it can't be read."""
     try:
-        return read_card(model_file(run.folder, run.study, member)).get("selection")
+        return read_card(model_file(run.folder, run.study, member))
     except ModelError:
-        return None
+        return {}
+
+
+def _left_out(run: Run, data: StudyData) -> Iterator[Finding]:
+    """Whether samples that were left out because they can't be read really can't: otherwise they were picked."""
+    for domain in data.domains:
+        left_out = set(run.record.get("left_out", {}).get(domain.name, ()))
+        good = [str(one) for place, one in enumerate(domain.ids) if str(one) in left_out and _can_read(domain, place)]
+        if good:
+            message = f"{len(good)} samples of {domain.name} were left out as unreadable and can be read, such as"
+            yield Finding("fail", "left-out-readable", f"{message} {good[0]}")
+
+
+def _can_read(domain: Domain, place: int) -> bool:
+    try:
+        domain.take([place])
+    except DataError:
+        return False
+    return True
+
+
+def _findings(run: Run, data: StudyData, models: CardedModels, copies: Copies) -> Iterator[Finding]:
+    """Whether findings that can be derived again, and those of the examination, are all among the run's.
+
+    By level and code alone: words may be those of another version.
+    """
+    due = [*data_findings(data), *derived_findings(run.study, data, models, copies)]
+    for member, (_, card) in models.items():
+        if not run.study.models[member.name].train:
+            due += seen_targets(member.name, card, as_recorded(run.study.data), data.targets)
+    due += [Finding(**one) for one in run.record.get("examined", ())]
+    there = Counter((one["level"], one["code"]) for one in run.record["findings"])
+    for finding in due:
+        if not there[finding.level, finding.code]:
+            message = f"run.json does not say what was found of its data and models: {finding.message}"
+            yield Finding("fail", "findings-differ", message)
+        there[finding.level, finding.code] -= 1
 
 
 def _unexpected_models(run: Run) -> Iterator[Finding]:

@@ -69,7 +69,9 @@ def grid_of(noise: Noise) -> int:
     if noise.embedded:
         check_exact(noise, 0.0)
     elif LARGEST_DRAW * noise.scale * grid > _LARGEST_EXACT - grid:
-        raise UsageError(f"{noise!r} is too wide: inputs are in [0, 1], and noise above 20 leaves nothing of them")
+        raise UsageError(
+            f"{noise.name} {noise.scale:g} is too wide: inputs are in [0, 1], and noise above 20 leaves nothing of them"
+        )
     return grid
 
 
@@ -79,8 +81,8 @@ def check_exact(noise: Noise, largest: float) -> None:
     if largest + LARGEST_DRAW * noise.scale > most:
         reach = f"numbers of its embeddings up to {largest:.4g}" if largest else "embeddings"
         raise UsageError(
-            f"{noise!r} is too wide for this model: {reach} and noise up to {LARGEST_DRAW} sigma should stay below "
-            f"{most:g}, where sums are exact; give a smaller sigma, or scale the embedding down"
+            f"{noise.name} {noise.scale:g} is too wide for this model: {reach} and noise up to {LARGEST_DRAW} sigma "
+            f"should stay below {most:g}, where sums are exact; give a smaller sigma, or scale the embedding down"
         )
 
 
