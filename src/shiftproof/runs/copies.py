@@ -8,6 +8,7 @@ from shiftproof.domains import Domain, Domains
 from shiftproof.domains.splits import parts
 from shiftproof.domains.validate import read_contents
 from shiftproof.runs.data import StudyData
+from shiftproof.runs.spec import Study
 
 __all__ = ["READ_AT_MOST", "Copies", "copies_of_training"]
 
@@ -17,9 +18,15 @@ Copies = Mapping[str, Mapping[str, int]]
 """How many measured samples of a domain are training samples of others, by its name and by theirs, where any are."""
 
 
-def copies_of_training(data: StudyData) -> Copies:
-    """Exact copies only; of more images than are all read, none is looked for ('shiftproof validate' finds them)."""
-    if data.sources.kind != "text" and sum(map(len, data.domains)) > READ_AT_MOST:
+def copies_of_training(study: Study, data: StudyData) -> Copies:
+    """Exact copies only; 'shiftproof validate' finds them in any data.
+
+    Files of images are read for this where a model is measured as it is, which reads them anyway, and not before every
+    training.
+    """
+    files = not all(domain.inputs.in_memory for domain in data.domains)
+    many = sum(map(len, data.domains)) > READ_AT_MOST
+    if data.sources.kind != "text" and (many or (files and study.trains)):
         return {}
     contents = data.contents or read_contents(Domains("all", data.domains))
     training = {domain.name: _training(domain, contents[domain.name]) for domain in data.domains}

@@ -111,7 +111,7 @@ def _fill_folder(planned: Planned, record: dict[str, Any], workers: int, device:
     prepared, folder, study, data = planned.prepared, planned.folder, planned.study, planned.prepared.data
     check_cards(folder, record["fingerprints"])
     models = {member: _model(planned, member, device, progress) for member in study.members}
-    copies = copies_of_training(data)
+    copies = copies_of_training(study, data)
     findings = [*prepared.findings, *derived_findings(study, data, models, copies)]
     # a run that is continued has examined its models: that they answer as before is checked below
     if "examined" not in record:

@@ -96,7 +96,7 @@ def check_run_json(run: Run, data: StudyData, models: Models) -> Iterator[Findin
     cards = {member: _card(run, member) for member in run.study.members}
     if run.record["selected"]:
         due["selected"] = {member.key: card.get("selection") for member, card in cards.items()}
-    copies = copies_of_training(data)
+    copies = copies_of_training(run.study, data)
     if "measured" in run.record:
         taken = [card for member, card in cards.items() if not run.study.models[member.name].train]
         due["parts"] = parts_of_study(run.study, data, taken)
