@@ -24,6 +24,7 @@ from shiftproof.perturbations.text import encode
 from shiftproof.runs import efforts
 from shiftproof.runs.audit import audit_study, prepare_audit, usual_certifiers, usual_threats
 from shiftproof.runs.efforts import EFFORTS, _attack, _on_smoothed
+from shiftproof.runs.inspect import cut_findings
 from shiftproof.runs.run import Run
 from shiftproof.runs.sources import ModelSource
 
@@ -71,6 +72,17 @@ def test_embeddings_are_attacked_where_a_model_has_them(network: nn.Module) -> N
     for model, threats in ((network, ("edits:3", "embedding-l2:1.0")), (Counts(), ("edits:3",))):
         study = audit_study(reviews, ModelSource.make(model), "model", None, ["e=0.9"], {"limit": 5})
         assert usual_threats(prepare_audit(study)) == threats
+
+
+def test_models_that_cut_the_same_texts_share_a_sentence() -> None:
+    reviews = sp.load_domains("signed-reviews")
+    short, other, whole = (
+        sp.build_model("text-cnn", reviews, width=8, filters=8, vocabulary=64, length=length) for length in (4, 4, 400)
+    )
+    (finding,) = cut_findings({"short": short, "other": other, "whole": whole}, [reviews["e=0.9"]])
+    assert finding.message.startswith(f"short, other do not read to the end of {len(reviews['e=0.9'])} of")
+    (alone,) = cut_findings({"short": short, "whole": whole}, [reviews["e=0.9"]])
+    assert alone.message.startswith("short does not read")
 
 
 def test_an_audit_of_text_asks_all_four_questions_of_the_same_samples(audited: Run) -> None:

@@ -32,5 +32,4 @@ def derived_findings(study: Study, data: StudyData, models: Models, copies: Copi
             yield from seen_targets(member.title, card, as_recorded(study.data), data.targets)
         yield from copied_findings(member.title, data, study, card, copies)
     # a model has one way of reading, whatever seed has trained it
-    for name, model in {member.name: model for member, (model, _) in models.items()}.items():
-        yield from cut_findings(name, model, data.measured)
+    yield from cut_findings({member.name: model for member, (model, _) in models.items()}, data.measured)

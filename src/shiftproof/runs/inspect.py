@@ -71,11 +71,23 @@ def model_findings(models: Mapping[str, nn.Module], data: StudyData) -> Iterator
             yield replace(one, message=f"{name}: {one.message}") if len(models) > 1 else one
 
 
-def cut_findings(name: str, model: nn.Module, domains: Sequence[Domain]) -> Iterator[Finding]:
-    """Texts of which a model reads the beginning only, by domain: what is said of them is said of that."""
+def cut_findings(models: Mapping[str, nn.Module], domains: Sequence[Domain]) -> Iterator[Finding]:
+    """Texts of which models read the beginning only, by domain: what is said of them is said of that."""
+    by_places: dict[str, list[str]] = {}
+    for name, model in models.items():
+        by_places.setdefault(_cut_places(model, domains), []).append(name)
+    for places, names in by_places.items():
+        if places:
+            verb = "does" if len(names) == 1 else "do"
+            message = f"{', '.join(names)} {verb} not read to the end of {places}"
+            yield Finding("warn", "texts-cut", f"{message}: they have more tokens than fit")
+
+
+def _cut_places(model: nn.Module, domains: Sequence[Domain]) -> str:
+    """How many texts of which domains a model does not read to their end."""
     encoder = text_encoder_of(model)
     if encoder is None:
-        return
+        return ""
     cut = {
         domain.name: sum(
             int((encoder.tokeniser.tokens(texts_of(domain, block)).cut > 0).sum()) for block in domain.blocks
@@ -83,10 +95,7 @@ def cut_findings(name: str, model: nn.Module, domains: Sequence[Domain]) -> Iter
         for domain in domains
         if domain.kind == "text"
     }
-    places = [f"{cut[one.name]} of {len(one)} texts of {one.name}" for one in domains if cut.get(one.name)]
-    if places:
-        message = f"{name} does not read to the end of {', '.join(places)}: they have more tokens than it takes"
-        yield Finding("warn", "texts-cut", message)
+    return ", ".join(f"{cut[one.name]} of {len(one)} texts of {one.name}" for one in domains if cut.get(one.name))
 
 
 def probe_findings(probes: Sequence[Probe], classes: int) -> Iterator[Finding]:
