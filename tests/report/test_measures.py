@@ -176,7 +176,7 @@ def test_verdict_does_not_claim_what_samples_do_not_tell() -> None:
         parts += [rows(domain, "clean", right), certified(domain, right, radius)]
         parts += [smoothed_attack(domain, right - 18)]
     (text,) = verdict_of(Evidence.concat(parts), ["photo"], ["sketch"])
-    assert "these samples do not tell" in text
+    assert "These samples can't tell whether" in text
 
 
 class TestSeveralTargets:
@@ -206,7 +206,9 @@ class TestSeveralTargets:
                 parts.append(rows(domain, "corrupt", right, **facts))
         (text,) = verdict_of(Evidence.concat(parts), ["photo"], ["sketch", "cartoon"])
         assert "On 100 samples of cartoon, the worst of 2 targets, the model is right on 70%; " in text
-        assert text.endswith("Corrupted, it is right on 35% of sketch, the worst of 2 targets, least under snow (30%).")
+        assert text.endswith(
+            "Corrupted, the model is right on 35% of sketch, the worst of 2 targets, least by 'snow' (30%)."
+        )
 
     def test_gaps_and_findings_by_target(self, evidence: Evidence) -> None:
         table = side_by_side(evidence, ["photo"], ["sketch", "cartoon"])

@@ -12,6 +12,7 @@ from torch import nn
 import shiftproof as sp
 from shiftproof.domains import Domain, Domains
 from shiftproof.domains.splits import held_out, train_part
+from shiftproof.errors import DataError
 from shiftproof.models.load import card_of
 from shiftproof.models.records import record_of
 from shiftproof.runs.study_files import validated
@@ -123,6 +124,8 @@ def test_copies_of_training_samples_are_not_unseen(trained: nn.Module, sources: 
     # of a model without a record nobody knows, but the target is not what its auditor says it is
     unknown = sp.build_model("mlp", sources, width=8)
     assert marks(look(unknown, sources, renamed_copy(learned, range(20)), name="other"))["shipped"] == "unknown"
+    # who trained it elsewhere knows nothing of our split either
+    assert marks(look(unknown, sources, renamed_copy(kept, range(20)), name="elsewhere"))["shipped"] == "unknown"
     assert marks(look(unknown, sources, target, name="stated"))["e=0.9"] == "no"
 
 
@@ -219,3 +222,14 @@ def test_other_domains_of_the_same_rows_are_not_called_unseen(run: Run) -> None:
     # without ids, what was held out is told by the row
     Path("two.csv").write_text("\n".join([rows[0], *rows[:0:-1]]) + "\n")
     assert seen("turned")["a"] == "unknown"
+
+
+def test_a_model_is_measured_on_data_that_is_all_test_rows() -> None:
+    texts = [f"{'good' if n % 2 else 'bad'} film {n}" for n in range(20)]
+    rows = [f"{text},{n % 2},{'ab'[n % 3 == 0]},test" for n, text in enumerate(texts)]
+    Path("test.csv").write_text("\n".join(["text,label,domain,split", *rows]) + "\n")
+    sources, target = sp.load_domains("table:test.csv").leave_out("b")
+    network = sp.build_model("text-cnn", sources, width=8, filters=8, vocabulary=64)
+    assert marks(look(network, sources, target, threats="edits:1")) == {"a": "unknown", "b": "no"}
+    with pytest.raises(DataError, match="domain 'a' has 13 samples: too few, the validation part is empty"):
+        sp.train(network, sources, sp.objectives.ERM(), recipe={"steps": 1}, progress="off")

@@ -71,7 +71,8 @@ def command(
     if json:
         show_json({"certifiers": [asdict(one) for one in found]})
         return
-    rows = [["yes" if one.applies else "no", one.certifier, one.title, one.why] for one in found]
+    first = sorted(found, key=lambda one: not one.applies)
+    rows = [["yes" if one.applies else "no", one.certifier, one.title, one.why] for one in first]
     show_table(["applies", "certifier", "tried as", "why"], rows)
 
 

@@ -72,6 +72,8 @@ def show_plan(planned: Planned, workers: int, json: bool, estimate: bool) -> Non
         show_json({**costs, **samples, "probes": [describe(probe) for probe in planned.study.probes]})
     elif not json:
         say(f"samples  {_counts(counts)}")
+        if not planned.study.targets:
+            say("target   none: without --target, all domains count as those that the model was trained on")
         if few != counts:
             say(f"         of these the first for all probes but clean: {_counts(few)}")
         for probe in planned.study.probes:

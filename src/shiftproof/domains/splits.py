@@ -15,6 +15,7 @@ __all__ = [
     "VALIDATION_FRACTION",
     "check_part",
     "first_samples",
+    "has_training_rows",
     "held_out",
     "part_of",
     "random_order",
@@ -32,6 +33,11 @@ VALIDATION_FRACTION = 0.2
 def train_part(domain: Domain) -> Domain:
     """What a source domain trains on: about four fifths, or the rows that the data set marks as train."""
     return _part(domain, "train")
+
+
+def has_training_rows(domain: Domain) -> bool:
+    """Whether there is anything to train on: data that somebody else has split may be test rows alone."""
+    return bool(np.any(parts(domain) == 0))
 
 
 def validation_part(domain: Domain) -> Domain:

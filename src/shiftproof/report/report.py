@@ -141,8 +141,13 @@ class Report:
         sentences = [*of_classes, *score_verdict(self.scores)]
         failed = [*self.notes, *self._order]
         codes = list(dict.fromkeys(one.code for one in failed if one.level == "fail"))
-        doubt = f"What follows can't be trusted as it stands, because checks failed: {', '.join(codes)}."
-        return [doubt, *sentences] if codes and sentences else sentences
+        doubts = (
+            [f"What follows can't be trusted as it stands, because checks failed: {', '.join(codes)}."] if codes else []
+        )
+        # a robust guess is a guess
+        learned = [*shift_findings(self.accuracy, self.labels), *score_findings(self.scores)]
+        doubts += [f"What follows says little: {one.message}." for one in learned if one.code == "not-learned"]
+        return [*doubts, *sentences] if sentences else []
 
     @cached_property
     def findings(self) -> list[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from shiftproof.domains import Domain, Domains
 from shiftproof.domains.splits import parts
@@ -14,8 +15,19 @@ __all__ = ["READ_AT_MOST", "Copies", "copies_of_training"]
 
 READ_AT_MOST = 30_000
 """Up to so many images are all read before anything is measured, beyond that those that are measured."""
-Copies = Mapping[str, Mapping[str, int]]
-"""How many measured samples of a domain are training samples of others, by its name and by theirs, where any are."""
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Measured samples that other domains hold, too, by the name of the domain that is measured.
+
+    Args:
+        trained: How many are training samples of each other domain, as we split it.
+        shared: Other domains that hold any, in whatever part: who trained a model elsewhere knows nothing of our split.
+    """
+
+    trained: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    shared: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 def copies_of_training(study: Study, data: StudyData) -> Copies:
@@ -27,16 +39,19 @@ def copies_of_training(study: Study, data: StudyData) -> Copies:
     files = not all(domain.inputs.in_memory for domain in data.domains)
     many = sum(map(len, data.domains)) > READ_AT_MOST
     if data.sources.kind != "text" and (many or (files and study.trains)):
-        return {}
+        return Copies()
     contents = data.contents or read_contents(Domains("all", data.domains))
     training = {domain.name: _training(domain, contents[domain.name]) for domain in data.domains}
-    found: dict[str, dict[str, int]] = {}
+    trained, shared = {}, {}
     for domain, measured in zip(data.domains, data.measured, strict=True):
         known = dict(zip(domain.ids.tolist(), contents[domain.name], strict=True))
         shown = [known[one] for one in measured.ids.tolist()]
-        counts = {name: sum(one in samples for one in shown) for name, samples in training.items()}
-        found[domain.name] = {name: count for name, count in counts.items() if count and name != domain.name}
-    return found
+        others = [other.name for other in data.domains if other is not domain]
+        counts = {name: sum(one in training[name] for one in shown) for name in others}
+        trained[domain.name] = {name: count for name, count in counts.items() if count}
+        held = set(shown) - {None}
+        shared[domain.name] = frozenset(name for name in others if not held.isdisjoint(contents[name]))
+    return Copies(trained, shared)
 
 
 def _training(domain: Domain, contents: Sequence[str | None]) -> set[str]:

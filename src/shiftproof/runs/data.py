@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shiftproof.domains import Domain, Domains
-from shiftproof.domains.splits import first_samples, part_of, train_part
+from shiftproof.domains.splits import first_samples, has_training_rows, part_of, train_part
 from shiftproof.domains.validate import Contents
 from shiftproof.errors import DataError
 from shiftproof.probes import Probe
@@ -80,9 +80,10 @@ class StudyData:
         return [*self.sources, *self.targets]
 
     @property
-    def training(self) -> Domains:
-        """What models are trained on, and may be shaped by: no sample of it is measured."""
-        return Domains("training", [self._readable(train_part(domain)) for domain in self.pool or self.sources])
+    def training(self) -> Domains | None:
+        """What models are trained on, and may be shaped by: no sample of it is measured. None where there is none."""
+        able = [domain for domain in self.pool or self.sources if has_training_rows(domain)]
+        return Domains("training", [self._readable(train_part(domain)) for domain in able]) if able else None
 
     @cached_property
     def measured(self) -> list[Domain]:

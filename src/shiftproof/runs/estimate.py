@@ -58,8 +58,10 @@ def estimate_study(study: Study | Prepared, workers: int = 1, progress: Mode = "
     """Run a few steps of every model and a moment of every probe, and scale up."""
     prepared = study if isinstance(study, Prepared) else prepare_study(study)
     costs: list[StageCost] = []
-    with progress_bar("trying models", len(prepared.study.models), progress) as bar:
+    cap = "" if prepared.study.cap is None else f" (the study's cap is {prepared.study.cap})"
+    with progress_bar(f"trying models{cap}", len(prepared.study.models), progress) as bar:
         for name in prepared.study.models:
+            bar.advance(0, f"a few steps of {name}")
             costs += _costs(prepared, name, workers)
             bar.advance(note=name)
     return StudyCost(

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from shiftproof.domains import Domains
+from shiftproof.domains import Domains, train_part
 from shiftproof.errors import ShiftproofError, StudyError
 from shiftproof.evidence import slug
 from shiftproof.execution import Mode
@@ -137,7 +137,9 @@ def _with_calibration(study: Study, cards: Sequence[Mapping[str, Any]]) -> Study
 
 
 def _check_probes(study: Study, data: StudyData, models: Mapping[str, nn.Module]) -> None:
-    """Refuse what no training would make measurable, before there is any."""
+    """Refuse what no training would make measurable, and data without training rows, before there is any training."""
+    for domain in data.sources if study.trains else ():
+        train_part(domain)
     for name, spec in study.models.items():
         model = models[name] if name in models else untrained(spec, data.sources).eval()
         for probe in study.probes:

@@ -35,20 +35,19 @@ def copied_findings(
     """Domains of which some measured samples are copies of what a model was trained on elsewhere."""
     trained = _trained(data, study, card)
     for domain in data.measured:
-        for source, count in copies.get(domain.name, {}).items():
+        for source, count in copies.trained.get(domain.name, {}).items():
             if source in trained:
                 message = f"{count} of {len(domain)} measured samples of {domain.name} are copies of training samples"
                 yield Finding("warn", "trained-copies", f"{message} of {source}, on which {name} was trained")
 
 
 def _seen(data: StudyData, study: Study, card: Mapping[str, Any], domain: Domain, copies: Copies) -> str:
-    copied = set(copies.get(domain.name, ()))
-    if copied & _trained(data, study, card):
+    if set(copies.trained.get(domain.name, ())) & _trained(data, study, card):
         return "yes"
     seen = seen_in_training(card, as_recorded(study.data), domain, data.part(domain.name))
     if seen == "unknown" and domain in data.targets:
         # who names a target says that training left it out; a record, or copies of a source, may know better
-        return "unknown" if copied & set(data.sources.names) else "no"
+        return "unknown" if copies.shared.get(domain.name, frozenset()) & set(data.sources.names) else "no"
     return seen
 
 

@@ -76,7 +76,13 @@ def check_hashes(run: Run, data: StudyData, models: Models) -> Iterator[Finding]
 def _beside_weights(run: Run) -> Iterator[Finding]:
     """Whether the records beside the weights are as they were written."""
     known, now = run.record["fingerprints"].get("cards"), hash_cards(run.folder)
-    for name in sorted({*(known or {}), *now}) if known is not None else ():
+    if known is None:
+        # written with the first evidence of every run
+        if run.evidence.rows:
+            message = "run.json has no hashes of the records beside its models; it was edited"
+            yield Finding("fail", "model-record-missing", message)
+        return
+    for name in sorted({*known, *now}):
         if name not in now:
             yield Finding("fail", "model-record-missing", f"{name} was written beside a model, and is not there")
         elif name not in known:

@@ -47,7 +47,8 @@ def check_kind(objective: Objective, domains: Domains) -> None:
         )
     if objective.kind not in (None, domains.kind):
         seen = f"{domains.name!r} holds {domains.kind} data"
-        raise UsageError(f"the objective {objective.name} is for {objective.kind} data, and {seen}")
+        able = ", ".join(["erm", *(entry.name for entry in OBJECTIVES if entry.cls.kind == domains.kind)])
+        raise UsageError(f"the objective {objective.name} is for {objective.kind} data, and {seen}: try one of {able}")
     threat = None if objective.attack is None else objective.attack.threat
     if domains.kind == "text" and isinstance(threat, Threat | Deformation):
         what, seen, other = "a change of pixels", "text", "embedding-l2:1.0"

@@ -59,8 +59,11 @@ class RandomizedSmoothing(Setting):
         self.noise.size(noise_shape(self.noise, job.model, job.domain.shape))
         grid_of(self.noise)
         limit = size_text(int(most), self.norm) if self.norm == "edits" else f"{most:.4g}"
-        who = "a frozen classifier with an encoder of text" if self.noise.embedded else "any frozen classifier"
-        return f"{who} can be smoothed; with n = {self.n:,} no radius can exceed {limit}"
+        reach = f"with n = {self.n:,} no radius can exceed {limit}"
+        if self.noise.embedded:
+            covers = "it covers changes of the model's own embeddings, in their units, and no change of words"
+            return f"a classifier with an encoder of text can be smoothed; {reach}; {covers}"
+        return f"any frozen classifier can be smoothed; {reach}"
 
     def certify(self, job: Job) -> Certificates:
         """Certificates for every sample of the job's domain."""

@@ -164,7 +164,7 @@ def _lines_by_model(values: Sequence[dict[str, Any]], edits: bool, axes: dict[st
         **axes,
         detail={"field": "domain", "type": "nominal"},
         color=by_colour("model", list(dict.fromkeys(row["model"] for row in values))),
-        strokeDash=dashes | ({} if len(roles) > 1 else {"legend": None}),
+        strokeDash=dashes | {"legend": {"symbolType": "stroke"} if len(roles) > 1 else None},
     )
 
 

@@ -85,14 +85,15 @@ def _score_sentences(row: ScoreRow, sources: Sequence[str], targets: Sequence[st
     target = min(targets, key=lambda name: row.scores[name].value, default=None)
     there = list(sources) if target is None else [target]
     sentence = (
-        f"On {_score_count(row, there):,} samples of {_place(there, targets)} what the model predicts follows the true "
-        f"numbers with a correlation of {_mean_score(row, there):.2f} (Pearson: 1 is best, 0 is none)"
+        f"On {_score_count(row, there):,} samples of {_place(there, targets)} what the model predicts and the true "
+        f"numbers have a correlation of {_mean_score(row, there):.2f} (Pearson: 1 is best, 0 is none)"
+        f"{_seen(row.seen_in(there))}"
     )
     if target is not None:
         sentence += (
-            f"; on {_score_count(row, sources):,} of the training domains with one of {_mean_score(row, sources):.2f}"
+            f"; on {_score_count(row, sources):,} of the training domains one of {_mean_score(row, sources):.2f}"
+            f"{_seen(row.seen_in(sources))}"
         )
-    sentence += f" ({note})" if (note := seen_note(row.seen_in([*there, *sources]))) else ""
     yield f"{sentence}."
     if target is not None:
         yield _score_gap(row.gaps[target])
@@ -111,9 +112,7 @@ def _score_gap(lost: Estimate) -> str:
     """A sentence on whether correlation is lost, with the interval."""
     if lost.low <= 0 <= lost.high:
         interval = f"{lost.low:+.2f} to {lost.high:+.2f}"
-        return (
-            f"Whether it loses any, these samples do not tell: the gap is {lost.value:+.2f} (95 % interval {interval})."
-        )
+        return f"These samples can't tell whether any of it is lost: the gap is {lost.value:+.2f} (95 % interval {interval})."
     low, high = sorted((abs(lost.low), abs(lost.high)))
     return f"It {'loses' if lost.value > 0 else 'gains'} {abs(lost.value):.2f} (95 % interval {low:.2f} to {high:.2f})."
 
@@ -134,17 +133,22 @@ def _sentences(
         who = "the model" if classifier == "base" else "the smoothed model"
         who += f" ({noise})" if len(of_votes) > 1 and noise else ""
         sentence = f"On {first.count(there):,} samples of {_place(there, targets)} {who} is right on {figures}"
+        sentence += _seen(first.seen_in(there))
         if target is not None:
             figures = ", ".join(one.say(sources, one.again) for one in shown)
             sentence += f"; on {first.count(sources):,} of the training domains it is right on {figures}"
-        seen = first.seen_in([*there, *sources])
-        sentence += f" ({note})" if (note := seen_note(seen)) else ""
+            sentence += _seen(first.seen_in(sources))
         yield f"{sentence}."
         if target is not None:
             yield from _compared(shown, sources, target, seed)
             yield from _elsewhere(shown[1:], target, targets)
     yield from _constant(evidence.where(probe="clean"), targets or sources)
     yield from _corruption(evidence, sources, targets)
+
+
+def _seen(seen: str) -> str:
+    """Behind the figures of some samples: whether the model may have been trained on them."""
+    return f" ({note})" if (note := seen_note(seen)) else ""
 
 
 def _place(there: Sequence[str], targets: Sequence[str]) -> str:
@@ -247,7 +251,7 @@ def _compared(shown: Sequence[_Shown], sources: Sequence[str], target: str, seed
     elif left.low > 0 and few >= FEW:
         yield f"{name} shrinks less than {first.name}."
     else:
-        yield f"Whether {last.name} shrinks more than {first.name}, these samples do not tell."
+        yield f"These samples can't tell whether {last.name} shrinks more than {first.name}."
 
 
 def _corruption(evidence: Evidence, sources: Sequence[str], targets: Sequence[str]) -> Iterator[str]:
@@ -258,4 +262,4 @@ def _corruption(evidence: Evidence, sources: Sequence[str], targets: Sequence[st
         means = {name: float(np.mean([one.of(name) for one in corrupted])) for name in corrupted[0].names}
         worst = min(means, key=lambda name: means[name])
         mean = float(np.mean([one.mean for one in corrupted]))
-        yield f"Corrupted, it is right on {mean:.0%} of {where}, least under {worst} ({means[worst]:.0%})."
+        yield f"Corrupted, the model is right on {mean:.0%} of {where}, least by '{worst}' ({means[worst]:.0%})."
