@@ -112,7 +112,8 @@ def _score_gap(lost: Estimate) -> str:
     """A sentence on whether correlation is lost, with the interval."""
     if lost.low <= 0 <= lost.high:
         interval = f"{lost.low:+.2f} to {lost.high:+.2f}"
-        return f"These samples can't tell whether any of it is lost: the gap is {lost.value:+.2f} (95 % interval {interval})."
+        sentence = "These samples can't tell whether any of it is lost"
+        return f"{sentence}: the gap is {lost.value:+.2f} (95 % interval {interval})."
     low, high = sorted((abs(lost.low), abs(lost.high)))
     return f"It {'loses' if lost.value > 0 else 'gains'} {abs(lost.value):.2f} (95 % interval {low:.2f} to {high:.2f})."
 
