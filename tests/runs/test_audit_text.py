@@ -107,8 +107,10 @@ def test_what_is_said_of_text_is_not_of_images(audited: Run) -> None:
     audited.export(("html", "json"))
     page = (audited.folder / "report.html").read_text()
     assert "image" not in page.split("</style>")[1]
-    assert "survive an attack of 3 edits" in audited.verdict[0]
-    assert "guaranteed within 3 edits" in audited.verdict[0]
+    # five samples of each domain can't show that the model has learned
+    assert audited.verdict[0].startswith("What follows says little (model: ")
+    assert "survive an attack of 3 edits" in audited.verdict[1]
+    assert "guaranteed within 3 edits" in audited.verdict[1]
     assert "certified within 3 edits, word-deletion 0.8" in page
     assert "word-deletion 0.8, radius in edits (words inserted, deleted or replaced), 3 edits at most" in page
     masking = next(one for one in audited.findings if one.code == "gradient-masking")

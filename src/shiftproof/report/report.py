@@ -146,7 +146,7 @@ class Report:
         )
         # a robust guess is a guess
         learned = [*shift_findings(self.accuracy, self.labels), *score_findings(self.scores)]
-        doubts += [f"What follows says little: {one.message}." for one in learned if one.code == "not-learned"]
+        doubts += [f"What follows says little ({one.message})." for one in learned if one.code == "not-learned"]
         return [*doubts, *sentences] if sentences else []
 
     @cached_property

@@ -50,7 +50,7 @@ def shift_findings(table: AccuracyTable, labels: Mapping[str, Mapping[str, int]]
     for row in table.rows:
         trained = _trained(row, table.sources, table.domains)
         if all(row.accuracy[source].low <= _constant(source, table.sources, labels) for source in table.sources):
-            message = f"{trained} is not better than always answering with one class"
+            message = f"{trained} can't be told from always answering with one class"
             yield Finding("warn", "not-learned", message)
         elif not table.targets:
             yield Finding("pass", "learned", trained)
