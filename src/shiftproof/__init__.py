@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shiftproof import attacks, errors, objectives, statistics, testing
+    from shiftproof import attacks, errors, objectives, statistics, testing, theory
     from shiftproof.attacks import attack
     from shiftproof.certification import Certificates, certifiers, certify
     from shiftproof.domains import Domain, Domains, held_out, load_domains, validate
@@ -51,6 +51,7 @@ __all__ = [
     "save_model",
     "statistics",
     "testing",
+    "theory",
     "train",
     "validate",
 ]

@@ -1,0 +1,41 @@
+"""What may be promised about a shifted domain. `sp.theory`.
+
+Which guarantee speaks of what::
+
+    shift_certificate      the certified classifier, on every distribution within W1, W2 or W-infinity of a domain
+    draw_certificate       one noisy draw of the model, on the same distributions
+    screening_share        the same from one pass a sample, if every sample moves by at most a radius
+    hellinger_share, ...   any share that was measured, on other mixes of the same samples
+    radius_gap             why a mean radius is smaller on another domain
+"""
+
+from shiftproof.theory.divergence import (
+    DIVERGENCES,
+    chi_square_share,
+    hellinger_share,
+    kl_share,
+    total_variation_share,
+)
+from shiftproof.theory.draw_certificate import DrawCertificate, draw_certificate
+from shiftproof.theory.mean_radius import RadiusGap, radius_gap
+from shiftproof.theory.one_draw import draw_share, kumar_share, screening_share
+from shiftproof.theory.shift_certificate import ShiftCertificate, shift_certificate
+from shiftproof.theory.transport import worst_share
+
+__all__ = [
+    "DIVERGENCES",
+    "DrawCertificate",
+    "RadiusGap",
+    "ShiftCertificate",
+    "chi_square_share",
+    "draw_certificate",
+    "draw_share",
+    "hellinger_share",
+    "kl_share",
+    "kumar_share",
+    "radius_gap",
+    "screening_share",
+    "shift_certificate",
+    "total_variation_share",
+    "worst_share",
+]
