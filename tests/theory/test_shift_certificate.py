@@ -1,4 +1,4 @@
-"""Certificates around a domain: their properties, how often they are wrong, and mistakes that the tests would notice."""
+"""Certificates around a domain: their properties, how often they are wrong, and mistakes that tests would notice."""
 
 import math
 from collections.abc import Callable
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
+from shift_truths import linear_truth
 
 from shiftproof import Certificates, metrics, noise
 from shiftproof.certification.certificates import certified_rows
@@ -17,7 +18,6 @@ from shiftproof.errors import UsageError
 from shiftproof.theory import ShiftCertificate, draw_certificate, shift_certificate
 from shiftproof.theory.confidence import Terms, sampling_term, split_terms
 from shiftproof.theory.draw_certificate import label_probability
-from theory.test_transport import linear_truth
 
 A, S = 0.8, 0.9
 EPS = np.linspace(0, 1.2, 40)

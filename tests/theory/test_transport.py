@@ -1,13 +1,14 @@
 """The worst law within a Wasserstein distance, against a linear programme and closed forms."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import brentq, linprog
-from scipy.stats import norm
+from scipy.optimize import linprog
+from shift_truths import linear_truth
 
 from shiftproof.errors import UsageError
 from shiftproof.theory import radius_gap, worst_share
@@ -26,16 +27,6 @@ def by_linear_programme(radii: np.ndarray, eps: float, p: float) -> float:
     return len(right) * each + float(found.fun)
 
 
-def linear_truth(a: float, s: float, eps: float) -> float:
-    """Signed margins of a linear classifier are normal: the worst law flips the smallest positive ones."""
-
-    def spent(t: float) -> float:
-        return a * (norm.cdf((t - a) / s) - norm.cdf(-a / s)) + s * (norm.pdf(-a / s) - norm.pdf((t - a) / s))
-
-    far = a + 12 * s
-    return 0.0 if eps >= spent(far) else 1 - norm.cdf((brentq(lambda t: spent(t) - eps, 0, far) - a) / s)
-
-
 @settings(deadline=None, max_examples=150)
 @given(radii=RADII, eps=EPS, p=st.sampled_from([1.0, 2.0, 3.0]))
 def test_the_knapsack_is_the_linear_programme(radii: list[float], eps: float, p: float) -> None:
@@ -52,7 +43,7 @@ def test_curves_fall_and_are_ordered(radii: list[float], one: float, other: floa
         assert worst_share(values, far, p) <= worst_share(values, near, p) + 1e-12
         assert worst_share(values, 0.0, p) == pytest.approx((values > 0).mean())
     by_order = [float(worst_share(values, near, p)) for p in (1.0, 2.0, 8.0, 64.0, math.inf)]
-    assert all(a <= b + 1e-9 for a, b in zip(by_order, by_order[1:], strict=False))
+    assert all(a <= b + 1e-9 for a, b in pairwise(by_order))
     # strictly: a radius that equals eps does not count
     assert by_order[-1] == pytest.approx((values > near).mean())
 

@@ -41,8 +41,8 @@ def draw_share(probability: ArrayLike, eps: ArrayLike, sigma: float, p: float = 
     flat = asked.ravel()
     if math.isinf(order):
         z = ndtri(share)
-        moved: FloatArray = np.array([float(ndtr(z - one / sigma).mean()) for one in flat], np.float64)
-        return np.asarray(moved.reshape(asked.shape))
+        moved = [float(ndtr(z - one / sigma).mean()) for one in flat]
+        return np.reshape(np.array(moved, np.float64), asked.shape)
     if order == 1:
         slopes = np.concatenate([np.geomspace(1e-3, 0.3989, _SLOPES), [0.4]]) / sigma
         means = _brackets(share, sigma, slopes).mean(1)
@@ -50,8 +50,8 @@ def draw_share(probability: ArrayLike, eps: ArrayLike, sigma: float, p: float = 
         slopes, means = _means_on_grid(share, sigma, order)
     values = (means[:, None] - slopes[:, None] * flat**order).max(0)
     # where eps is 0, a steep enough slope keeps everything
-    values = np.where(flat == 0, share.mean(), np.maximum(values, 0.0))
-    return values.reshape(asked.shape)
+    found: FloatArray = np.where(flat == 0, share.mean(), np.maximum(values, 0.0))
+    return found.reshape(asked.shape)
 
 
 def kumar_share(share: ArrayLike, eps: ArrayLike, sigma: float) -> FloatArray:

@@ -55,7 +55,7 @@ def worst_share(reach: ArrayLike, eps: ArrayLike, p: float = 1.0, weights: Array
     price = np.maximum(price, np.finfo(np.float64).tiny)
     spent, others = np.cumsum(share * price), float(share.sum()) - np.cumsum(share)
     # twice the largest reach pays for everything
-    budget = np.minimum(asked / unit, 2.0) ** order
+    budget = (np.minimum(asked, 2 * unit) / unit) ** order
     # the first sample that the budget does not pay for in full: there the slope in l changes its sign
     place = np.searchsorted(spent, budget, side="left")
     inside = np.minimum(place, len(price) - 1)
