@@ -50,8 +50,8 @@ class Measurement:
 
     `facts` hold for all samples: model, domain, probe, setting, title, classifier (base | smoothed | adapted | latent |
     median: a statement about one is not a statement about another), seed, train_seed (where a model was trained with
-    several), precision, sampled (all | simple | balanced), seen_in_training (no | unknown | yes), and what the probe
-    adds (norm, units, eps, alpha, guarantee ...). `table` is an Arrow table with a row a sample.
+    several), precision, sampled (all | simple | balanced), seen_in_training and chose_weights (no | unknown | yes), and
+    what the probe adds (norm, units, eps, alpha, guarantee ...). `table` is an Arrow table with a row a sample.
     """
 
     facts: Mapping[str, Any]
@@ -132,6 +132,11 @@ class Measurement:
     def seen_in_training(self) -> str:
         """no | unknown | yes: whether the model was trained on the samples."""
         return str(self.facts.get("seen_in_training") or "no")
+
+    @property
+    def chose_weights(self) -> str:
+        """no | unknown | yes: whether the samples decided which weights of the model were kept."""
+        return str(self.facts.get("chose_weights") or "unknown")
 
     @property
     def grouped(self) -> bool:

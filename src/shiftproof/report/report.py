@@ -24,6 +24,7 @@ from shiftproof.report.sections.findings import certificate_findings, score_find
 from shiftproof.report.sections.matrix import Matrix, matrices_of
 from shiftproof.report.sections.measures import SideBySide, side_by_side
 from shiftproof.report.sections.verdict import score_verdict, verdict_of
+from shiftproof.report.shift import ShiftSeries, shift_order, shift_series
 from shiftproof.report.tables import Cell
 from shiftproof.types import Finding
 
@@ -130,6 +131,11 @@ class Report:
         """Certificates per model and domain, if there are any."""
         return series_of_evidence(self.evidence)
 
+    @cached_property
+    def around(self) -> list[ShiftSeries]:
+        """Shift certificates per model and domain, if there are certificates."""
+        return shift_series(self.evidence)
+
     def radii_of(self, series: Sequence[Series]) -> tuple[float, ...]:
         """The radii that tables show: those that were asked for, or round ones."""
         return self.radii or nice_radii(series)
@@ -160,6 +166,7 @@ class Report:
             *counterfactual_findings(self.evidence),
             *constant_findings(self.evidence),
             *self._order,
+            *shift_order(self.around),
             *self.notes,
         ]
         return sorted(findings, key=lambda one: ("fail", "warn", "pass").index(one.level))

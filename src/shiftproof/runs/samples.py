@@ -8,7 +8,7 @@ from typing import Any
 from shiftproof.domains import Domain
 from shiftproof.runs.copies import Copies
 from shiftproof.runs.data import StudyData
-from shiftproof.runs.seen import seen_in_training, was_trained_on
+from shiftproof.runs.seen import chose_weights, seen_in_training, was_trained_on
 from shiftproof.runs.sources import as_recorded
 from shiftproof.runs.spec import Study
 from shiftproof.types import Finding
@@ -19,11 +19,14 @@ __all__ = ["copied_findings", "known_of_samples"]
 def known_of_samples(
     data: StudyData, study: Study, card: Mapping[str, Any], copies: Copies
 ) -> dict[str, dict[str, str]]:
-    """`sampled` (all | simple) and `seen_in_training` (no | unknown | yes) of each domain, for one model."""
+    """Of each domain, for one model: `sampled` (all | simple), and whether samples were `seen_in_training` and
+    `chose_weights` (no | unknown | yes).
+    """
     return {
         domain.name: {
             "sampled": data.sampled(domain.name),
             "seen_in_training": _seen(data, study, card, domain, copies),
+            "chose_weights": chose_weights(card, as_recorded(study.data), domain, data.part(domain.name)),
         }
         for domain in data.domains
     }

@@ -16,7 +16,7 @@ Data = str | Mapping[str, Any]
 _RENDERED = {"name", "size", "channels"}
 """What changes how samples look, and not which there are."""
 
-__all__ = ["seen_domains", "seen_in_training", "seen_targets", "was_trained_on"]
+__all__ = ["chose_weights", "seen_domains", "seen_in_training", "seen_targets", "was_trained_on"]
 
 
 def seen_domains(card: Mapping[str, Any], data: Data) -> set[str]:
@@ -54,6 +54,22 @@ def seen_in_training(card: Mapping[str, Any], data: Data, domain: Domain, part: 
     complete = bool(phases) and all(record.get("sources") for record in phases)
     here = any(_same_data(record, data) for record in phases)
     return "no" if complete and (trained or here) else "unknown"
+
+
+def chose_weights(card: Mapping[str, Any], data: Data, domain: Domain, part: str) -> str:
+    """no | unknown | yes: whether the samples of this part of a domain decided which weights of a model were kept.
+
+    Those of a target never do, nor do test rows, nor any where the last step is kept.
+    """
+    if not was_trained_on(card, data, domain):
+        return "no"
+    tested = part == "test" or (part == "held-out" and domain.splits is not None and "test" in domain.splits)
+    # what a model started from was kept by a rule that its record does not tell
+    phases = [record for record in _phases(card) if was_trained_on({**record, "initial": None}, data, domain)]
+    rules = {(record.get("selection") or {}).get("rule", "unknown") for record in phases}
+    if tested or rules == {"last"}:
+        return "no"
+    return "yes" if rules - {"last", "unknown"} else "unknown"
 
 
 def _phases(card: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

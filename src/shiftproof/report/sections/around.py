@@ -1,0 +1,241 @@
+"""Around each domain: what is guaranteed on every distribution near one that was measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from shiftproof.report.chart import Chart, by_colour, layer, make_chart, numbers_axis, share_axis
+from shiftproof.report.section import SECTIONS, Badge, Badges, Card, Section
+from shiftproof.report.shift import CONFIDENCE, ORDERS, ShiftSeries, nice_distances, order_name
+from shiftproof.report.tables import Cell, Heading, Records, Row, Table
+
+__all__ = ["Around", "headline"]
+
+_COLUMNS = (
+    "model",
+    "domain",
+    "certificate",
+    "norm",
+    "distance",
+    "class_shares",
+    "eps",
+    "guaranteed",
+    "confidence",
+    "n",
+)
+_POINTS = 80
+_MANY = 4
+"""Above so many curves, bands and attacks would hide each other."""
+
+
+@SECTIONS.register("around")
+class Around(Section):
+    """What is guaranteed on every distribution near a domain, by its distance."""
+
+    title = "Around each domain"
+    order = 1240
+
+    def applies(self) -> bool:
+        """Whether there are certificates."""
+        return bool(self.report.around)
+
+    def tables(self) -> list[Table]:
+        """One for each setting, all in one file."""
+        return [self._table(some) for some in _by_setting(self._held)]
+
+    def charts(self) -> list[Chart]:
+        """The curves of each norm."""
+        return [_chart(number, some, self.report.targets) for number, some in enumerate(_by_units(self._held))]
+
+    def cards(self) -> list[Card]:
+        """Tables, then curves, then where nothing can be guaranteed, and why."""
+        cards = [
+            Card([table], [f"{headline(some)}."] if headline(some) else [], f"{some[0].title}, {_where(some[0])}")
+            for table, some in zip(self.tables(), _by_setting(self._held), strict=True)
+        ]
+        cards += [Card([chart]) for chart in self.charts()]
+        refused = _refusals(self.report.around)
+        if refused:
+            cards.append(Card([Badges([Badge("warn", "none", f"{text}.") for text in refused])]))
+        if self._held:
+            cards.append(Card(words=self.words()))
+        return cards
+
+    def words(self) -> list[str]:
+        """What holds, with which probability, and what is not covered."""
+        words = [
+            f"Guaranteed ({CONFIDENCE:.0%} for each curve as a whole, over the draw of samples and noise): the least "
+            "accuracy of the certified classifier on every distribution within the distance. Inputs may move, each as "
+            "far as it likes as long as the mean stays within it (W1; W2 counts squares, W-infinity the farthest); "
+            "labels do not, so that class shares stay those of the domain. With any shares, every class is within the "
+            "distance of the same class, and the worst class counts.",
+            "Whether a target lies within a distance can't be proven; that it lies outside can: shiftproof shift.",
+        ]
+        if any(not one.series.biased and not one.series.counts_edits for one in self._held):
+            words.insert(
+                1,
+                "Without what is paid for few samples, the W1 curve would end at the average certified radius: that is "
+                "what a mean radius means.",
+            )
+        notes = dict.fromkeys(one.first.note for one in self._held if one.first.note)
+        return [*words, *notes]
+
+    def to_json(self) -> dict[str, Any]:
+        """The curves at round distances, where each ends, and what was refused."""
+        return {
+            "confidence": CONFIDENCE,
+            "curves": [_figures(one, nice_distances(some)) for some in _by_setting(self._held) for one in some],
+            "refused": [
+                {"model": one.model, "domain": one.domain, "certificate": one.title, "because": one.refusal}
+                for one in self.report.around
+                if one.refusal
+            ],
+        }
+
+    @property
+    def _held(self) -> list[ShiftSeries]:
+        return [one for one in self.report.around if not one.refusal]
+
+    def _table(self, series: Sequence[ShiftSeries]) -> Table:
+        eps = nice_distances(series)
+        some = eps[min(1, len(eps) - 1)]
+        heads = [Heading(f"W1 {one:g}", ("guaranteed",), f"W1 {one:g}") for one in eps]
+        others = [
+            Heading(f"W2 {some:g}", ("guaranteed",)),
+            Heading(f"any shares, {some:g}", ("worst class",)),
+            Heading("W1 ends at"),
+            Heading("mean radius"),
+        ]
+        rows, records = [], []
+        for one in series:
+            n = f"n = {one.first.n}{' groups' if one.first.grouped else ''}"
+            figures = [
+                *(_percent(float(value)) for value in one.at(np.array(eps))),
+                _percent(float(one.at(some, 2.0))),
+                _percent(float(one.at(some, 1.0, "any"))),
+                f"{one.ends:.3g}",
+                f"{one.first.mean_reach:.3f}",
+            ]
+            name = self.report.row_name(one.model, one.domain, n)
+            rows.append(Row([name, *map(Cell, figures)], tint=one.domain in self.report.targets, mark=True))
+            records += list(_records(one, eps))
+        return Table(
+            "around", [Heading("model, domain"), *heads, *others], rows, Records(_COLUMNS, records), series[0].title
+        )
+
+
+def headline(series: Sequence[ShiftSeries]) -> str:
+    """The strongest sentence of some curves: the largest of those about one third of the way to where they end."""
+    held = [one for one in series if not one.refusal and 0 < one.ends < math.inf]
+    if not held:
+        return ""
+    best = max(held, key=lambda one: one.ends)
+    eps = next((eps for eps in reversed(nice_distances([best])) if 0 < eps <= best.ends / 2), best.ends / 2)
+    return best.sentence(eps)
+
+
+def _where(one: ShiftSeries) -> str:
+    return f"distances in {one.norm} ({one.units})"
+
+
+def _refusals(series: Sequence[ShiftSeries]) -> list[str]:
+    """A sentence for each reason: which models and domains, why, and what to do about it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in series:
+        if one.refusal:
+            found.setdefault((one.refusal, one.remedy), []).append(f"{one.model} on {one.domain}")
+    return [
+        f"Nothing is guaranteed around a domain for {', '.join(dict.fromkeys(names))}: {why}; {remedy}"
+        for (why, remedy), names in found.items()
+    ]
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}"
+
+
+def _records(one: ShiftSeries, eps: Sequence[float]) -> Iterator[list[Any]]:
+    head = [one.model, one.domain, one.title, one.norm]
+    for p in ORDERS.values():
+        for shares in ("same", "any"):
+            for distance, value in zip(eps, one.at(np.array(eps), p, shares).tolist(), strict=True):
+                yield [*head, order_name(p), shares, distance, value, CONFIDENCE, one.first.n]
+
+
+def _figures(one: ShiftSeries, eps: Sequence[float]) -> dict[str, Any]:
+    return {
+        "model": one.model,
+        "domain": one.domain,
+        "certificate": one.title,
+        "norm": one.norm,
+        "units": one.units,
+        "n": one.first.n,
+        "w1": dict(zip(map("{:g}".format, eps), one.at(np.array(eps)).tolist(), strict=True)),
+        "ends": one.ends if math.isfinite(one.ends) else None,
+        "mean_radius": one.first.mean_reach,
+        "term": one.first.term,
+        "guarantee": one.first.guarantee,
+    }
+
+
+def _by_setting(series: Sequence[ShiftSeries]) -> list[list[ShiftSeries]]:
+    settings = dict.fromkeys(one.series.setting for one in series)
+    return [[one for one in series if one.series.setting == setting] for setting in settings]
+
+
+def _by_units(series: Sequence[ShiftSeries]) -> list[list[ShiftSeries]]:
+    """The curves that share an axis."""
+    units = dict.fromkeys((one.norm, one.units) for one in series)
+    return [[one for one in series if (one.norm, one.units) == pair] for pair in units]
+
+
+def _chart(number: int, series: Sequence[ShiftSeries], targets: Sequence[str]) -> Chart:
+    """W1 curves: guaranteed as lines, up to the estimate as a band, and what attacks have found as dots."""
+    farthest = max([one.first.mean_reach for one in series if math.isfinite(one.first.mean_reach)] or [1.0])
+    eps = np.linspace(0, max(farthest, 1e-3) * 1.05, _POINTS)
+    lines, bands, dots = [], [], []
+    names = [_name(one, series) for one in series]
+    for one, name in zip(series, names, strict=True):
+        low, high, attacked = one.at(eps), one.estimate(eps), one.attacked(eps)
+        role = "unseen" if one.domain in targets else "source"
+        lines += [{"curve": name, "role": role, "eps": float(e), "y": float(v)} for e, v in zip(eps, low, strict=True)]
+        bands += [
+            {"curve": name, "eps": float(e), "y": float(v), "y2": float(w)}
+            for e, v, w in zip(eps, low, high, strict=True)
+        ]
+        if attacked is not None:
+            dots += [{"curve": name, "eps": float(e), "y": float(v)} for e, v in zip(eps, attacked, strict=True)][::4]
+    few = len(series) <= _MANY
+    axes = {
+        "x": numbers_axis("eps", f"W1 distance from the domain ({series[0].norm}, {series[0].units})"),
+        "y": share_axis("y", "accuracy"),
+        "color": by_colour("curve", names) | {"legend": {"symbolType": "stroke"}},
+    }
+    layers = []
+    if few:
+        layers.append(layer(bands, {"type": "area", "opacity": 0.12}, **axes, y2={"field": "y2"}))
+    layers.append(layer(lines, {"type": "line", "strokeWidth": 2}, **axes))
+    if few and dots:
+        layers.append(layer(dots, {"type": "point", "filled": True, "size": 22, "opacity": 0.9}, **axes))
+    words = "Lines: accuracy that is guaranteed on every distribution within the distance."
+    if few:
+        words += " Bands reach up to what the measured samples alone would give, without what is paid for their number."
+        words += (
+            " Dots: what attacks have made of the measured samples at that price, no less than is guaranteed."
+            * bool(dots)
+        )
+    return make_chart("around" if number == 0 else f"around-{number + 1}", layers, words=words)
+
+
+def _name(one: ShiftSeries, series: Sequence[ShiftSeries]) -> str:
+    """The model, the domain and the certificate, each where curves differ in it."""
+    parts = [
+        one.model if len({other.model for other in series}) > 1 else "",
+        one.domain,
+        one.title if len({other.title for other in series}) > 1 else "",
+    ]
+    return ", ".join(part for part in parts if part)

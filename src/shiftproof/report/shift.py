@@ -1,0 +1,216 @@
+"""What is guaranteed around each domain: shift certificates of the certificates of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from shiftproof.certification import Certificates
+from shiftproof.errors import UsageError
+from shiftproof.evidence import Evidence, Measurement, worst_seen
+from shiftproof.evidence.certificates import certificates_in
+from shiftproof.report.certified import Series, series_of_evidence
+from shiftproof.theory import ShiftCertificate, shift_certificate, worst_share
+from shiftproof.types import Finding, FloatArray
+
+__all__ = ["CONFIDENCE", "ORDERS", "ShiftSeries", "nice_distances", "order_name", "shift_order", "shift_series"]
+
+Shares = Literal["same", "any"]
+CONFIDENCE = 0.95
+"""The probability with which every curve holds as a whole."""
+ORDERS = {"w1": 1.0, "w2": 2.0, "winf": math.inf}
+"""Wasserstein distances by the names that requirements have for them."""
+_STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_EDGE = 6.5
+"""Over the root of the votes, in scales of the noise: so near the edge of a radius a vote that is measured may err."""
+
+
+@dataclass(frozen=True, eq=False)
+class ShiftSeries:
+    """The shift certificates of one model on one domain under one setting, for each training seed."""
+
+    series: Series
+    attacks: tuple[Measurement, ...] = ()
+
+    @property
+    def model(self) -> str:
+        """Model name."""
+        return self.series.model
+
+    @property
+    def domain(self) -> str:
+        """Domain name."""
+        return self.series.domain
+
+    @property
+    def title(self) -> str:
+        """The certificate in a few words."""
+        return self.series.name
+
+    @property
+    def norm(self) -> str:
+        """In which distances are measured."""
+        return self.series.norm
+
+    @property
+    def units(self) -> str:
+        """Of distances."""
+        return self.series.units
+
+    @cached_property
+    def refusal(self) -> str:
+        """Why nothing can be guaranteed around this domain, as a sentence; nothing where it can."""
+        rows = self.series.repeats.measurements
+        if (seen := worst_seen(one.seen_in_training for one in rows)) != "no":
+            return f"the model may have been trained on these samples (seen in training: {seen})"
+        if (chose := worst_seen(one.chose_weights for one in rows)) != "no":
+            return f"these samples {'decided' if chose == 'yes' else 'may have decided'} which weights were kept"
+        if any(one.fact("sampled") == "balanced" for one in rows):
+            return "samples were balanced by class, so that their shares are not those of the domain"
+        return ""
+
+    @property
+    def remedy(self) -> str:
+        """What to do about a refusal."""
+        if "weights" in self.refusal:
+            return "train with selection last, or mark test rows in a split column"
+        return "measure held-out samples of a model whose record says what it was trained on"
+
+    def certificates(self, p: float = 1.0, shares: Shares = "same") -> list[ShiftCertificate]:
+        """One for each training seed; together they hold with `CONFIDENCE`."""
+        if self.refusal:
+            raise UsageError(f"{self.model} on {self.domain}: no shift certificate, because {self.refusal}")
+        known = self._known.get((p, shares))
+        if known is None:
+            rows = self.series.repeats.measurements
+            level = (1 - CONFIDENCE) / len(rows)
+            known = self._known[p, shares] = [
+                shift_certificate(
+                    _certificates(one),
+                    one["label"],
+                    p,
+                    groups=one["group"] if one.grouped else None,
+                    shares=shares,
+                    confidence=1 - level,
+                    domain=one.domain,
+                )
+                for one in rows
+            ]
+        return known
+
+    @cached_property
+    def _known(self) -> dict[tuple[float, str], list[ShiftCertificate]]:
+        return {}
+
+    def at(self, eps: ArrayLike, p: float = 1.0, shares: Shares = "same") -> FloatArray:
+        """Accuracy that is guaranteed within W_p `eps`, of the worst training seed."""
+        return np.asarray(np.min([one.at(eps) for one in self.certificates(p, shares)], axis=0))
+
+    def estimate(self, eps: ArrayLike, p: float = 1.0) -> FloatArray:
+        """The same of the measured samples alone, without what is paid for their being few."""
+        return np.asarray(np.min([one.estimate(eps) for one in self.certificates(p)], axis=0))
+
+    @cached_property
+    def ends(self) -> float:
+        """The W1 distance from which on nothing is guaranteed; 0 where nothing ever is."""
+        return 0.0 if self.refusal else min(one.ends for one in self.certificates())
+
+    @property
+    def first(self) -> ShiftCertificate:
+        """That of the first training seed, for what all share."""
+        return self.certificates()[0]
+
+    def sentence(self, eps: float, p: float = 1.0) -> str:
+        """The guarantee at one distance, in words."""
+        place = self.certificates(p)[0].place.format(f"{eps:.3g}")
+        return f"{float(self.at(eps, p)):.0%} are guaranteed ({CONFIDENCE:.0%}) on {place}"
+
+    def attacked(self, eps: ArrayLike) -> FloatArray | None:
+        """The worst accuracy of the measured samples within W1 `eps` that attacks have found; None without attacks.
+
+        Of the same classifier, in the same norm. A stronger attack may find less: it bounds the guarantee from above.
+        """
+        reach = [_attack_reach(one, self._attacks_of(one)) for one in self.series.repeats.measurements]
+        curves = [worst_share(one, eps) for one in reach if one is not None]
+        return np.asarray(np.min(curves, axis=0)) if curves else None
+
+    def _attacks_of(self, held: Measurement) -> list[Measurement]:
+        return [one for one in self.attacks if one.fact("train_seed") == held.fact("train_seed")]
+
+    def broken(self) -> bool:
+        """Whether attacks have found less than is certified, which can't be: one of the two is wrong."""
+        for held in self.series.repeats.measurements:
+            reach = _attack_reach(held, self._attacks_of(held), slack=True)
+            if reach is not None:
+                radii = np.where(held["correct"] & ~held["skipped"], held["radius"], 0.0)
+                eps = np.linspace(0, float(radii.max(initial=0.0)), 50)
+                # certificates that are wrong by chance, as many as alpha allows, and one more
+                allowed = float(held.fact("alpha")) + 1 / len(held)
+                if bool((worst_share(radii, eps) > worst_share(reach, eps) + allowed).any()):
+                    return True
+        return False
+
+
+def shift_series(evidence: Evidence) -> list[ShiftSeries]:
+    """Of all certificates of a run, by model and setting; those that are refused say why."""
+    found = []
+    for one in series_of_evidence(evidence):
+        attacks = evidence.where(probe="attack", model=one.model, domain=one.domain, classifier=one.classifier)
+        same = [
+            other
+            for other in attacks
+            if (other.fact("norm"), other.fact("units")) == (one.norm, one.units)
+            and (one.classifier == "base" or str(other.fact("noise") or "") == one.noise)
+        ]
+        found.append(ShiftSeries(one, tuple(same)))
+    return found
+
+
+def shift_order(series: Sequence[ShiftSeries]) -> Iterator[Finding]:
+    """Failures where attacks have found less accuracy near a domain than is guaranteed there."""
+    for one in series:
+        if one.broken():
+            message = (
+                f"{one.model} on {one.domain}, {one.title}: attacks leave less within a W1 distance than is certified"
+            )
+            yield Finding("fail", "shift-order-broken", message)
+
+
+def nice_distances(series: Sequence[ShiftSeries]) -> tuple[float, ...]:
+    """A few round distances from 0 to where nothing is guaranteed any more."""
+    farthest = max((one.ends for one in series), default=0.0)
+    step = next((step for step in _STEPS if farthest / step < 5), _STEPS[-1])
+    return tuple(round(step * i, 4) for i in range(max(2, min(5, int(farthest / step) + 1))))
+
+
+def order_name(p: float) -> str:
+    """How a distance is called in a table: W1, W2, W-infinity."""
+    return "W-infinity" if math.isinf(p) else f"W{p:g}"
+
+
+def _certificates(one: Measurement) -> Certificates:
+    """The stored certificates; whether their runner-up has a bound of its own tells two classes from more."""
+    levels = one.fact("levels") or {}
+    return certificates_in(one, 3 if levels.get("final_rival") else 2)
+
+
+def _attack_reach(held: Measurement, attacks: Sequence[Measurement], slack: bool = False) -> FloatArray | None:
+    """How far each certified sample was moved by the nearest attack that succeeded; infinity where none did."""
+    if not attacks:
+        return None
+    nearest = dict.fromkeys(held["id"].tolist(), math.inf)
+    for other in attacks:
+        votes = float(other.fact("votes") or 0.0)
+        edge = _EDGE / votes**0.5 * float(held.fact("scale")) if slack and votes else 0.0
+        for sample, right, distance in zip(
+            other["id"].tolist(), other["correct"].tolist(), other["distance"].tolist(), strict=True
+        ):
+            if not right and sample in nearest:
+                nearest[sample] = min(nearest[sample], distance + edge)
+    return np.array(list(nearest.values()))
