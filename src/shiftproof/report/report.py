@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from shiftproof.report.measures import shared_rows
 from shiftproof.report.requirements import Outcome
 from shiftproof.report.scores import ScoreTable, score_table
 from shiftproof.report.section import SECTIONS, Section
+from shiftproof.report.sections.around import headline
 from shiftproof.report.sections.attacked import Attacked, attacked_of
 from shiftproof.report.sections.corrupted import Corrupted, corrupted_of
 from shiftproof.report.sections.findings import certificate_findings, score_findings, shift_findings
@@ -144,7 +145,7 @@ class Report:
     def verdict(self) -> list[str]:
         """What was measured and guaranteed, in plain words; first of all whether it can be trusted."""
         of_classes = verdict_of(self.shared, self.sources, self.targets, self.seed)
-        sentences = [*of_classes, *score_verdict(self.scores)]
+        sentences = [*of_classes, *score_verdict(self.scores), *self._around_verdict]
         failed = [*self.notes, *self._order]
         codes = list(dict.fromkeys(one.code for one in failed if one.level == "fail"))
         doubts = (
@@ -154,6 +155,16 @@ class Report:
         learned = [*shift_findings(self.accuracy, self.labels), *score_findings(self.scores)]
         doubts += [f"What follows says little ({one.message})." for one in learned if one.code == "not-learned"]
         return [*doubts, *sentences] if sentences else []
+
+    @property
+    def _around_verdict(self) -> Iterator[str]:
+        """One sentence for each model and classifier on what is guaranteed around a domain, if anything is."""
+        models = self.evidence.distinct("model")
+        for model in models if len(models) <= 2 else ():
+            of_model = [one for one in self.around if one.model == model]
+            there = [one for one in of_model if one.domain in self.targets] or of_model
+            if sentence := headline(there):
+                yield f"{f'{model}: ' if len(models) > 1 else ''}Of the {there[0].classifier} classifier, {sentence}."
 
     @cached_property
     def findings(self) -> list[Finding]:

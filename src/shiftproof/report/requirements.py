@@ -14,21 +14,24 @@ from shiftproof.execution import as_list
 from shiftproof.perturbations.threat import parse_eps
 from shiftproof.report.certified import series_of_evidence
 from shiftproof.report.measures import measures_of
+from shiftproof.report.shift import CONFIDENCE, ORDERS, ShiftSeries, shift_series
 from shiftproof.types import Estimate
 
 __all__ = ["Certifiable", "Measurable", "Outcome", "Requirement"]
 
-METRICS = ("clean", "clean-vote", "attacked", "corrupted", "certified")
-LATER = {"shift": "shift certificates", "claims": "claims of a study"}
+METRICS = ("clean", "clean-vote", "attacked", "corrupted", "certified", "shift")
+SIZED = ("attacked", "certified", "shift")
+LATER = {"claims": "claims of a study"}
 """Metrics of the grammar that nothing measures yet."""
 _COMPARED: dict[str, Callable[[float, float], bool]] = {">=": operator.ge, "<=": operator.le}
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)"
 _FORM = re.compile(
-    rf"\s*(?P<metric>[a-z]+(?:-[a-z]+)?)(?:@(?:(?P<norm>[\w,=-]+):)?(?P<size>{_NUMBER}(?:e-?\d+)?(?:/{_NUMBER})?))?"
+    r"\s*(?P<metric>[a-z]+(?:-[a-z]+)?)(?:@(?:(?P<norm>[\w,=-]+):)?(?:(?P<order>w(?:1|2|inf))=)?"
+    rf"(?P<size>{_NUMBER}(?:e-?\d+)?(?:/{_NUMBER})?))?"
     rf"(?::(?P<domain>.+?))?\s*(?P<sign>>=|<=)\s*(?P<number>{_NUMBER})\s*(?P<percent>%?)"
     r"(?P<sure>\s+with\s+(?P<level>\S+))?\s*"
 )
-_EXAMPLE = "certified@0.5>=0.6, attacked@linf:8/255>=0.3, clean:sketch>=0.8 with 95%"
+_EXAMPLE = "certified@0.5>=0.6, attacked@linf:8/255>=0.3, shift@w1=0.1>=0.6, clean:sketch>=0.8 with 95%"
 
 
 @dataclass(frozen=True)
@@ -85,8 +88,10 @@ class Requirement:
     """A number of the report, and what it must be: on the target, or on a domain that it names.
 
     `METRIC[@SIZE][:DOMAIN] >=|<= SHARE [with 95%]`. `clean`, `attacked` and `corrupted` are of the model itself,
-    `clean-vote` of the smoothed one, `certified` of the classifier that is certified; where there are several of a
-    kind, the worst counts. `with 95%` asks it of the limit of the interval instead of the value.
+    `clean-vote` of the smoothed one, `certified` of the classifier that is certified; `shift@w1=0.1` is what is
+    guaranteed on every distribution within that Wasserstein distance of the domain (also w2, winf). Where there are
+    several of a kind, the worst counts. `with 95%` asks it of the limit of the interval instead of the value; what
+    `shift` says is such a limit already.
 
     >>> Requirement.parse("certified@0.5>=60%").share
     0.6
@@ -100,6 +105,7 @@ class Requirement:
     sign: str
     share: float
     with_limit: bool
+    order: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Requirement:
@@ -113,9 +119,14 @@ class Requirement:
         if not found or found["metric"] not in METRICS:
             known = ", ".join(METRICS)
             raise UsageError(f"can't read the requirement {text!r}; write it like {_EXAMPLE}; there is {known}")
-        if (found["size"] is not None) != (found["metric"] in ("attacked", "certified")):
+        if (found["size"] is not None) != (found["metric"] in SIZED):
             lacks = "needs a size" if found["size"] is None else "has no size"
             raise UsageError(f"{found['metric']!r} of the requirement {text!r} {lacks}; write it like {_EXAMPLE}")
+        if (found["order"] is not None) != (found["metric"] == "shift"):
+            lacks = "needs a distance such as @w1=0.1" if found["order"] is None else f"has no {found['order']}"
+            raise UsageError(f"{found['metric']!r} of the requirement {text!r} {lacks}; write it like {_EXAMPLE}")
+        if found["metric"] == "shift" and found["sign"] == "<=":
+            raise UsageError(f"the requirement {text!r} should say >=: a guarantee bounds accuracy from below alone")
         share = float(found["number"]) / (100 if found["percent"] else 1)
         if not 0 <= share <= 1:
             raise UsageError(f"the requirement {text!r} should compare with a part of 1, such as 0.6, or with 60%")
@@ -123,7 +134,7 @@ class Requirement:
             raise UsageError(f"the requirement {text!r} should end with 95%: the report's intervals have that level")
         size = None if found["size"] is None else parse_eps(found["size"])
         parts = found["metric"], found["norm"], size, found["domain"], found["sign"]
-        return cls(text.strip(), *parts, share, bool(found["sure"]))
+        return cls(text.strip(), *parts, share, bool(found["sure"]), found["order"])
 
     @classmethod
     def read(cls, require: Any) -> list[Requirement]:
@@ -147,7 +158,7 @@ class Requirement:
         if self.metric == "clean-vote" and not planned.votes:
             why = "a vote is asked where a certificate by votes has the norm of a --threat"
             raise UsageError(f"{self.text!r} asks for a vote, but none is planned: {why}")
-        if self.metric == "certified":
+        if self.metric in ("certified", "shift"):
             self._check_certified(planned.certificates)
 
     def _check_certified(self, planned: Sequence[Certifiable]) -> None:
@@ -157,7 +168,9 @@ class Requirement:
             raise UsageError(f"{self.text!r} asks for a certificate that is not planned (planned: {_list(norms)})")
         if self.norm is None and not {"l1", "l2", "linf"} & set(norms):
             first = next(iter(norms))
-            raise UsageError(f"{self.text!r} should name the norm, which is none of pixels: certified@{first}:...")
+            raise UsageError(f"{self.text!r} should name the norm, which is none of pixels: {self.metric}@{first}:...")
+        if self.metric == "shift":
+            return
         assert self.size is not None
         for one in mine:
             if one.radii is not None and not any(self._equals(radius) for radius in one.radii):
@@ -185,7 +198,13 @@ class Requirement:
 
     def _measured(self, evidence: Evidence, domain: str) -> list[tuple[Estimate, str]]:
         """The figures of the report that are meant, each with the name of its classifier."""
-        if self.metric == "certified":
+        if self.metric == "shift":
+            found = [
+                self._guaranteed(one)
+                for one in shift_series(evidence)
+                if one.domain == domain and self._of_norm(one.norm)
+            ]
+        elif self.metric == "certified":
             assert self.size is not None
             found = [
                 (one.at(self.size), f"certified: {one.name}, {_classifier(one.classifier)}")
@@ -205,6 +224,17 @@ class Requirement:
         if not found:
             raise UsageError(f"{self.text!r}: nothing of the kind was measured on {domain}")
         return found
+
+    def _guaranteed(self, one: ShiftSeries) -> tuple[Estimate, str]:
+        """What is guaranteed within the distance; 0, with the reason, where nothing can be."""
+        assert self.size is not None
+        assert self.order is not None
+        value = 0.0 if one.refusal else float(one.at(self.size, ORDERS[self.order]))
+        note = f"no shift certificate: {one.refusal}" if one.refusal else f"{one.title}, guaranteed around the domain"
+        method = "shift certificate"
+        return Estimate(
+            value, value, 1.0, one.series.images, CONFIDENCE, method
+        ), f"{note}, {_classifier(one.classifier)}"
 
     def _is(self, norm: str, size: float) -> bool:
         return self._of_norm(norm) and self._equals(size)

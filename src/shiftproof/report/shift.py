@@ -54,6 +54,11 @@ class ShiftSeries:
         return self.series.name
 
     @property
+    def classifier(self) -> str:
+        """The classifier that is certified: base | smoothed | adapted | latent | median."""
+        return self.series.classifier
+
+    @property
     def norm(self) -> str:
         """In which distances are measured."""
         return self.series.norm

@@ -1,0 +1,119 @@
+"""How sure votes are, sample by sample, and why a mean radius is smaller elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from shiftproof.evidence import Measurement
+from shiftproof.report.certified import Series, by_setting
+from shiftproof.report.chart import Chart, by_colour, layer, make_chart, numbers_axis, share_axis
+from shiftproof.report.section import SECTIONS, Section
+from shiftproof.report.tables import Cell, Heading, Records, Row, Table
+from shiftproof.theory import RadiusGap, radius_gap
+from shiftproof.types import FloatArray
+
+__all__ = ["VoteShares", "gap_of_radii", "vote_shares"]
+
+_COLUMNS = ("model", "target", "certificate", "lost", "by_accuracy", "by_radius")
+_POINTS = 101
+
+
+@SECTIONS.register("vote-shares")
+class VoteShares(Section):
+    """How sure votes are on each domain, and what makes a mean radius smaller on the unseen one."""
+
+    title = "How sure the votes are"
+    order = 1220
+
+    def applies(self) -> bool:
+        """Whether votes were counted, or mean radii can be compared."""
+        return bool(self._voted) or bool(self._gaps)
+
+    def tables(self) -> list[Table]:
+        """The gap between mean radii, in two parts."""
+        if not self._gaps:
+            return []
+        rows, records = [], []
+        for one, gap in self._gaps:
+            values = (gap.lost, gap.by_accuracy, gap.by_radius)
+            name = self.report.row_name(one.model, one.domain, one.name)
+            rows.append(Row([name, *(Cell(f"{value:+.3f}") for value in values)], tint=True))
+            records.append([one.model, one.domain, one.name, *values])
+        heads = [
+            Heading("mean radius lost", ("sources less target",)),
+            Heading("by accuracy", ("fewer are right",)),
+            Heading("by radius", ("the right are less sure",)),
+        ]
+        return [Table("radius-gap", [Heading("model, domain"), *heads], rows, Records(_COLUMNS, records))]
+
+    def charts(self) -> list[Chart]:
+        """The part of samples whose label has at most so many of the votes, by domain."""
+        return [_chart(number, series) for number, series in enumerate(by_setting(self._voted))]
+
+    def words(self) -> list[str]:
+        """How to read both."""
+        words = []
+        if self._voted:
+            words.append(
+                "Each line shows, for every share of votes, the part of samples whose label got at most that share. "
+                "Samples at the left are given up, those at the right are sure. Two models of one mean radius may "
+                "differ here: a mean can be bought by giving up hard samples."
+            )
+        if self._gaps:
+            words.append(
+                "A mean radius over all samples is the share that is right times the mean radius of those. What the "
+                "unseen domain loses of it is split into the two; each counts at the mean of the other's two values."
+            )
+        return words
+
+    @property
+    def _voted(self) -> list[Series]:
+        return [one for one in self.report.series if any(len(vote_shares(m)) for m in one.repeats.measurements)]
+
+    @property
+    def _gaps(self) -> list[tuple[Series, RadiusGap]]:
+        return list(gap_of_radii(self.report.series, self.report.sources, self.report.targets))
+
+
+def vote_shares(one: Measurement) -> FloatArray:
+    """The votes for the label over all votes, of every sample that has votes; nothing where none were counted."""
+    if "label_count" not in one:
+        return np.zeros(0)
+    counted = (one["n"] > 0) & (one["label_count"] >= 0)
+    return np.asarray(one["label_count"][counted] / one["n"][counted], np.float64)
+
+
+def gap_of_radii(
+    series: Sequence[Series], sources: Sequence[str], targets: Sequence[str]
+) -> Iterator[tuple[Series, RadiusGap]]:
+    """Of every model, setting and target, the mean over sources of the split of the gap."""
+    for some in by_setting(series):
+        for there in (one for one in some if one.domain in targets):
+            here = [one for one in some if one.model == there.model and one.domain in sources]
+            if here:
+                parts = [radius_gap(np.maximum(one.earned, 0), np.maximum(there.earned, 0)) for one in here]
+                means = {name: float(np.mean([getattr(one, name) for one in parts])) for name in vars(parts[0])}
+                yield there, RadiusGap(**means)
+
+
+def _chart(number: int, series: Sequence[Series]) -> Chart:
+    shares, values = np.linspace(0, 1, _POINTS), list[dict[str, Any]]()
+    several = len({one.model for one in series}) > 1
+    names = [f"{one.model}, {one.domain}" if several else one.domain for one in series]
+    for one, name in zip(series, names, strict=True):
+        voted = np.sort(np.concatenate([vote_shares(m) for m in one.repeats.measurements]))
+        part = np.searchsorted(voted, shares, side="right") / max(1, len(voted))
+        values += [{"curve": name, "share": float(s), "part": float(p)} for s, p in zip(shares, part, strict=True)]
+    x = numbers_axis("share", "votes for the label") | {"axis": {"format": "%"}, "scale": {"domain": [0, 1]}}
+    colour = by_colour("curve", names) | {"legend": {"symbolType": "stroke"}}
+    lines = layer(
+        values,
+        {"type": "line", "interpolate": "step-after", "strokeWidth": 2},
+        x=x,
+        y=share_axis("part", "samples with at most so many"),
+        color=colour,
+    )
+    return make_chart("vote-shares" if number == 0 else f"vote-shares-{number + 1}", [lines], title=series[0].name)
