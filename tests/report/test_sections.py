@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from PIL import Image
+from voted import certified
 
 from shiftproof.cli.show import show_accuracy, show_measures
 from shiftproof.errors import ConformanceError
@@ -72,6 +73,8 @@ def measured(section: str) -> Iterator[Measurement]:
         elif section == "certified":
             facts = {**CERTIFY, "title": "gaussian 0.25", "radius": 0.3, "skipped": False, "bound": "clopper-pearson"}
             yield measurement(domain, "certify", right - 8, CERTIFIED, **facts)
+        elif section in ("around", "mixes", "vote-shares"):
+            yield certified(domain, right - 8, n=N)
         elif section == "counterfactual":
             facts = {"radius": 0.1, "distance": 0.2, "margin": 0.3, "constant": 1.0}
             yield measurement(domain, "counterfactual", right, PAIRS, **facts)

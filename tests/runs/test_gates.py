@@ -85,7 +85,8 @@ class TestRequire:
             ("certified@7>=0.5", "certifies no radius above"),
             ("certified@linf:0.1>=0.5", "planned: l2"),
             ("corrupted>=0.5", "none are planned"),
-            ("shift>=0.5", "not built yet"),
+            ("shift>=0.5", "needs a size"),
+            ("claims>=0.5", "not built yet"),
             ("clean>=0.5 with 90%", "should end with 95%"),
         ],
     )

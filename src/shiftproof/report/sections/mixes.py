@@ -28,7 +28,10 @@ _COLUMNS = ("model", "domain", "measure", "lower_limit", "divergence", "size", "
 
 @dataclass(frozen=True)
 class Share:
-    """A share that was measured: its lower limit, what is left of it in each ball, and from how many units."""
+    """A share that was measured: its lower limit, what is left of it in each ball, and from how many units.
+
+    Not all are `shown` on the page; files have them all.
+    """
 
     model: str
     domain: str
@@ -37,6 +40,7 @@ class Share:
     left: dict[str, float]
     n: int
     certified: bool
+    shown: bool
 
 
 @SECTIONS.register("mixes")
@@ -54,10 +58,10 @@ class Mixes(Section):
         """A row for each model, domain and measure."""
         rows, records = [], []
         for one in self._shares:
-            figures = [one.lower, *one.left.values()]
-            name = self.report.row_name(one.model, one.domain, one.title)
-            cells = [name, *(Cell(f"{value:.1%}") for value in figures)]
-            rows.append(Row(cells, tint=one.domain in self.report.targets, mark=one.certified))
+            if one.shown:
+                name = self.report.row_name(one.model, one.domain, one.title)
+                cells = [name, *(Cell(f"{value:.1%}") for value in [one.lower, *one.left.values()])]
+                rows.append(Row(cells, tint=one.domain in self.report.targets, mark=one.certified))
             records += [
                 [one.model, one.domain, one.title, one.lower, ball, SIZE, value, CONFIDENCE, one.n]
                 for ball, value in one.left.items()
@@ -72,7 +76,7 @@ class Mixes(Section):
             "what is left of it, with the same probability, on every population of the same kinds of samples in "
             "another mix (more of one class, other patients), up to a distance from this one. Two domains that look "
             "different share no sample: their distance is the largest there is, and nothing is left. For those see the "
-            "section on distributions around each domain."
+            "section on distributions around each domain. All other shares of the report are in tables/mixes.csv."
         ]
 
     @property
@@ -92,7 +96,8 @@ def shares_of(evidence: Evidence, around: Sequence[ShiftSeries]) -> Iterator[Sha
                 used = [flag for one in part.where(domain=domain) for flag in (one.seen_in_training, one.chose_weights)]
                 if measure.kind != "certified" and worst_seen(used) == "no" and len(values.by_seed) == 1:
                     sample = values.by_seed[0]
-                    yield _share(model, domain, measure.title, sample.values, sample.units)
+                    shown = measure.kind == "clean" and measure.classifier == "base"
+                    yield _share(model, domain, measure.title, sample.values, sample.units, shown=shown)
         for one in around:
             if one.model == model and not one.refusal and len(one.certificates()) == 1:
                 yield from _certified(one)
@@ -103,11 +108,19 @@ def _certified(one: ShiftSeries) -> Iterator[Share]:
     for radius in (0.0, one.series.scale):
         within = f"within {size_text(radius, one.norm)}" if radius else "at all"
         reached = (held.populations[0].reach > radius).astype(np.float64)
-        yield _share(one.model, one.domain, f"certified {within}, {one.title}", reached, rows.units_of, held.alpha)
+        title, shown = f"certified {within}, {one.title}", radius > 0
+        yield _share(one.model, one.domain, title, reached, rows.units_of, held.alpha, shown=shown)
 
 
 def _share(
-    model: str, domain: str, title: str, values: FloatArray, units: NDArray[np.object_], alpha: float | None = None
+    model: str,
+    domain: str,
+    title: str,
+    values: FloatArray,
+    units: NDArray[np.object_],
+    alpha: float | None = None,
+    *,
+    shown: bool,
 ) -> Share:
     """The lower limit, less what wrong certificates may have added, and its image in each ball."""
     names, numbers = np.unique(units.astype(str), return_inverse=True)
@@ -123,4 +136,4 @@ def _share(
     )
     least = max(0.0, least - terms.wrong)
     left = {name: float(share_of(least, SIZE)) for name, share_of in DIVERGENCES.items()}
-    return Share(model, domain, title, least, left, len(names), alpha is not None)
+    return Share(model, domain, title, least, left, len(names), alpha is not None, shown)

@@ -51,7 +51,7 @@ class VoteShares(Section):
 
     def charts(self) -> list[Chart]:
         """The part of samples whose label has at most so many of the votes, by domain."""
-        return [_chart(number, series) for number, series in enumerate(by_setting(self._voted))]
+        return [_chart(n, series, self.report.targets) for n, series in enumerate(by_setting(self._voted))]
 
     def words(self) -> list[str]:
         """How to read both."""
@@ -99,21 +99,30 @@ def gap_of_radii(
                 yield there, RadiusGap(**means)
 
 
-def _chart(number: int, series: Sequence[Series]) -> Chart:
+def _chart(number: int, series: Sequence[Series], targets: Sequence[str]) -> Chart:
+    """A colour for each model, or of one model for each domain; dashed on sources."""
     shares, values = np.linspace(0, 1, _POINTS), list[dict[str, Any]]()
     several = len({one.model for one in series}) > 1
-    names = [f"{one.model}, {one.domain}" if several else one.domain for one in series]
-    for one, name in zip(series, names, strict=True):
+    names = list(dict.fromkeys(one.model if several else one.domain for one in series))
+    for one in series:
         voted = np.sort(np.concatenate([vote_shares(m) for m in one.repeats.measurements]))
         part = np.searchsorted(voted, shares, side="right") / max(1, len(voted))
-        values += [{"curve": name, "share": float(s), "part": float(p)} for s, p in zip(shares, part, strict=True)]
+        told = {
+            "curve": one.model if several else one.domain,
+            "domain": one.domain,
+            "role": "source" if targets and one.domain not in targets else "unseen" if targets else "measured",
+        }
+        values += [told | {"share": float(s), "part": float(p)} for s, p in zip(shares, part, strict=True)]
+    roles = sorted({str(row["role"]) for row in values}, key=lambda role: role == "source")
+    dash = {"field": "role", "type": "nominal", "scale": {"domain": roles, "range": [[1, 0], [5, 4]][: len(roles)]}}
     x = numbers_axis("share", "votes for the label") | {"axis": {"format": "%"}, "scale": {"domain": [0, 1]}}
-    colour = by_colour("curve", names) | {"legend": {"symbolType": "stroke"}}
     lines = layer(
         values,
         {"type": "line", "interpolate": "step-after", "strokeWidth": 2},
         x=x,
         y=share_axis("part", "samples with at most so many"),
-        color=colour,
+        color=by_colour("curve", names) | {"legend": {"symbolType": "stroke"}},
+        strokeDash=dash | {"legend": {"symbolType": "stroke"} if len(roles) > 1 else None},
+        detail={"field": "domain", "type": "nominal"},
     )
     return make_chart("vote-shares" if number == 0 else f"vote-shares-{number + 1}", [lines], title=series[0].name)
