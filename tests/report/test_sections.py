@@ -407,6 +407,23 @@ class TestLinesOfSeveralTargets:
         assert lines["encoding"]["color"]["field"] == "model"
         assert "solid on the unseen domain, dashed on sources" in chart.words
 
+    def test_edits_have_ticks_at_whole_numbers_and_dashes_in_the_legend(self) -> None:
+        edits = {"norm": "edits", "units": "words inserted, deleted or replaced"}
+        rows = [Measurement({**one.facts, **edits}, one.table) for one in of_targets("certified", "sketch").evidence]
+        (chart,) = report_of(Evidence(rows)).sections["certified"].charts()
+        lines, dots = chart.specification["layer"]
+        ticks = lines["encoding"]["x"]["axis"]["values"]
+        assert ticks == list(range(len(ticks)))
+        assert lines["encoding"]["strokeDash"]["legend"]["symbolType"] == "stroke"
+        # dots of the line itself would leave the legend of dashes without its strokes
+        assert "point" not in lines["mark"]
+        assert dots["data"] == lines["data"]
+
+    def test_a_band_of_100_points_is_not_mentioned(self) -> None:
+        rows = [one.take(np.arange(1)) for one in of_targets("certified", "sketch").evidence]
+        (chart,) = report_of(Evidence(rows)).sections["certified"].charts()
+        assert "points" not in chart.words
+
 
 def test_failed_checks_are_said_first(tmp_path: Path) -> None:
     notes = [Finding("pass", "fine", "all is well"), Finding("fail", "odd", "inputs are odd")]
