@@ -331,6 +331,20 @@ class TestSandwich:
         (finding,) = order_summary(evidence)
         assert (finding.level, finding.code) == ("pass", "sandwich-holds")
 
+    @pytest.mark.parametrize(
+        ("eps", "order", "counts"),
+        [
+            ((0.0, 0.5), "certified <= attacked <= clean: ", "100 were checked on clean samples, 100 under an attack"),
+            ((0.0,), "certified <= clean: ", "100 were checked on clean samples, none under an attack"),
+            ((0.5,), "certified <= attacked: ", "none were checked on clean samples, 100 under an attack"),
+        ],
+    )
+    def test_only_what_was_tested_is_said_to_hold(self, eps: tuple[float, ...], order: str, counts: str) -> None:
+        parts = [certified("sketch", 80, 0.9), *(smoothed_attack("sketch", 80, size) for size in eps)]
+        (finding,) = order_summary(Evidence.concat(parts))
+        assert finding.message.startswith(order)
+        assert counts in finding.message
+
 
 class TestCorrupted:
     def rows(self, domain: str, **right: int) -> list[Evidence]:
