@@ -499,6 +499,33 @@ class TestRequirement:
 
 
 @pytest.mark.parametrize(
+    ("facts", "promise"),
+    [
+        (
+            {},
+            "A certified sample keeps its class under every change of the input whose l2 norm (pixel values in [0, 1]) "
+            "is below the radius. This holds for the smoothed classifier (the vote under gaussian 0.25); it is wrong "
+            "with probability at most 0.001 a sample.",
+        ),
+        (
+            {"norm": "edits", "units": "words", "noise": "word-deletion 0.8"},
+            "A text certified for k edits keeps its class whichever k words are inserted, deleted or replaced. This "
+            "holds for the smoothed classifier (the vote under word-deletion 0.8); it is wrong with probability at "
+            "most 0.001 a sample.",
+        ),
+        (
+            {"classifier": "base", "alpha": 0.0, "noise": None},
+            "A certified sample keeps its class under every change of the input whose l2 norm (pixel values in [0, 1]) "
+            "is below the radius. This holds for the model itself; nothing is random.",
+        ),
+    ],
+)
+def test_a_guarantee_in_short(facts: dict[str, Any], promise: str) -> None:
+    (one,) = series_of_evidence(certified("photo", 80, 0.9, **facts))
+    assert one.promise == promise
+
+
+@pytest.mark.parametrize(
     ("q", "radii"), [(0.8, (0, 1, 2, 3)), (0.9, (0, 1, 2, 4, 6)), (0.95, (0, 1, 2, 4, 8)), (0.5, (0,))]
 )
 def test_radii_of_edits_are_whole_numbers_up_to_the_cap(q: float, radii: tuple[float, ...]) -> None:

@@ -59,7 +59,8 @@ class Certified(Section):
                 Card([tables[series[0].setting]], sentences, series[0].heading)
                 for series, sentences in zip(settings, below, strict=True)
             ]
-            cards += [Card([chart]), Card(words=list(dict.fromkeys(one.guarantee for one in group)))]
+            in_full = [f"In full: {one}" for one in dict.fromkeys(one.guarantee for one in group)]
+            cards += [Card([chart]), Card(words=in_full, lead=list(dict.fromkeys(one.promise for one in group)))]
         cards[-1] = replace(cards[-1], words=[*cards[-1].words, *self.words()])
         return cards
 
