@@ -10,6 +10,7 @@ import typer
 from shiftproof.cli.measure import show_repeat
 from shiftproof.cli.show import (
     duration,
+    no_target,
     outcomes_now,
     say,
     show_accuracy,
@@ -73,7 +74,7 @@ def show_plan(planned: Planned, workers: int, json: bool, estimate: bool) -> Non
     elif not json:
         say(f"samples  {_counts(counts)}")
         if not planned.study.targets:
-            say("target   none: without --target, all domains count as those that the model was trained on")
+            say(no_target(planned.prepared))
         if few != counts:
             say(f"         of these the first for all probes but clean: {_counts(few)}")
         for probe in planned.study.probes:
