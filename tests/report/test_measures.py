@@ -161,6 +161,25 @@ def test_verdict_names_the_sizes_of_several_attacks(evidence: Evidence) -> None:
     assert here in text
 
 
+def test_a_size_that_means_little_by_itself_is_put_into_proportion() -> None:
+    norm = {"norm": "embedding-l2", "units": "units of the model's own embedding", "title": "attack, embedding-l2 1"}
+    clean = [rows(domain, "clean", 80) for domain in ("books", "airline")]
+    for sizes, shown in (((20.0, 12.5), "5 to 8 % of"), ((25.0, 25.0), "4 % of"), ((0.5, 0.5), "200 % of"), ((), "")):
+        told = [{"reference": "the median norm", "reference_size": size} for size in sizes] or [{}, {}]
+        moved = [
+            attacked(domain, 40, 1.0, **norm, **facts) for domain, facts in zip(("books", "airline"), told, strict=True)
+        ]
+        evidence = Evidence.concat([*clean, *moved])
+        table = side_by_side(evidence, ["books"], ["airline"])
+        relative = f"{shown} the median norm" if shown else ""
+        assert [row.measure.relative for row in table.rows] == ["", relative]
+        assert table.figures()[1]["relative_size"] == relative
+        name = table.to_table({}).rows[1].cells[0]
+        assert [line for line in name.below if line][1:] == ([relative] if relative else [])
+        (text,) = verdict_of(evidence, ["books"], ["airline"])
+        assert f"survive an attack of embedding-l2 1{f' ({relative})' if relative else ''}; on 100" in text
+
+
 def test_verdict_counts_samples_of_all_sources(evidence: Evidence) -> None:
     more = Evidence.concat([evidence, rows("paint", "clean", 83), attacked("paint", 61)])
     (text,) = verdict_of(more, ["photo", "paint"], ["sketch"])

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -111,6 +112,9 @@ def test_what_is_said_of_text_is_not_of_images(audited: Run) -> None:
     assert audited.verdict[0].startswith("What follows says little (model: ")
     assert "survive an attack of 3 edits" in audited.verdict[1]
     assert "guaranteed within 3 edits" in audited.verdict[1]
+    assert re.search(
+        r"embedding-l2 1 \([\d.]+( to [\d.]+)? % of the median l2 norm of a text's embeddings", audited.verdict[1]
+    )
     assert "certified within 3 edits, word-deletion 0.8" in page
     assert "word-deletion 0.8, radius in edits (words inserted, deleted or replaced), 3 edits at most" in page
     # what was not checked does not pass

@@ -188,7 +188,12 @@ def _of(classifier: str, noise: str, measures: Sequence[Measure]) -> list[_Shown
     return [
         _Shown(right[0], "the accuracy", "", ""),
         *(
-            _Shown(one, "what survives", f" survive an attack of {_size(one)}", f" survive{_which(' ', one, attacked)}")
+            _Shown(
+                one,
+                "what survives",
+                f" survive an attack of {_size(one)}{f' ({one.relative})' if one.relative else ''}",
+                f" survive{_which(' ', one, attacked)}",
+            )
             for one in attacked
         ),
         *(
