@@ -146,7 +146,7 @@ class TestSeveralAlphas:
 def test_verdict_in_plain_words(evidence: Evidence) -> None:
     (text,) = verdict_of(evidence, ["photo"], ["sketch"])
     there = "On 100 samples of sketch the smoothed model is right on 71%, 38% survive an attack of l2 0.5"
-    here = "on 100 of the training domains it is right on 93%, 71% survive, 58% are guaranteed."
+    here = "on 100 samples of the training domains it is right on 93%, 71% survive, 58% are guaranteed."
     assert f"{there}, 12% are guaranteed within l2 0.5; {here}" in text
     assert "The guarantee shrinks more than the accuracy." in text
 
@@ -183,7 +183,7 @@ def test_a_size_that_means_little_by_itself_is_put_into_proportion() -> None:
 def test_verdict_counts_samples_of_all_sources(evidence: Evidence) -> None:
     more = Evidence.concat([evidence, rows("paint", "clean", 83), attacked("paint", 61)])
     (text,) = verdict_of(more, ["photo", "paint"], ["sketch"])
-    assert "; on 200 of the training domains it is right on 88%, 66% survive." in text
+    assert "; on 200 samples of the training domains it is right on 88%, 66% survive." in text
     (text,) = verdict_of(more, ["photo", "paint"], [])
     assert text.startswith("On 200 samples of photo, paint the model is right on 88%, 66% survive an attack of l2 0.5.")
 
@@ -210,7 +210,7 @@ class TestSeveralTargets:
         (text,) = verdict_of(evidence, ["photo"], ["sketch", "cartoon"])
         there = "On 100 samples of cartoon, the worst of 2 targets,"
         itself = f"{there} the model is right on 62%, 50% survive an attack of l2 0.5; "
-        assert text.startswith(f"{itself}on 100 of the training domains it is right on 93%, 71% survive.")
+        assert text.startswith(f"{itself}on 100 samples of the training domains it is right on 93%, 71% survive.")
         assert "On sketch 38% survive an attack of l2 0.5, which is the least of all targets." in text
         vote = f"{there} the smoothed model is right on 65%, 50% survive an attack of l2 0.5"
         assert f"{vote}, 5% are guaranteed within l2 0.5" in text
@@ -523,14 +523,14 @@ class TestRequirement:
         (
             {},
             "A certified sample keeps its class under every change of the input whose l2 norm (pixel values in [0, 1]) "
-            "is below the radius. This holds for the smoothed classifier (the vote under gaussian 0.25); it is wrong "
-            "with probability at most 0.001 a sample.",
+            "is below the radius. This holds for the smoothed classifier (the vote under gaussian 0.25); for each "
+            "sample, a certificate is wrong with probability at most 0.001.",
         ),
         (
             {"norm": "edits", "units": "words", "noise": "word-deletion 0.8"},
             "A text certified for k edits keeps its class whichever k words are inserted, deleted or replaced. This "
-            "holds for the smoothed classifier (the vote under word-deletion 0.8); it is wrong with probability at "
-            "most 0.001 a sample.",
+            "holds for the smoothed classifier (the vote under word-deletion 0.8); for each sample, a certificate is "
+            "wrong with probability at most 0.001.",
         ),
         (
             {"classifier": "base", "alpha": 0.0, "noise": None},

@@ -324,7 +324,10 @@ class TestVerdictOfNumbers:
         report = score_report(source_a=0.1, source_b=0.2, near=0.3, far=3.0)
         (text,) = report.verdict
         assert text.startswith(f"On {N} samples of far, the worst of 2 targets, what the model predicts and the ")
-        assert f"; on {2 * N} of the training domains one of 0.99. It loses 0.80 (95 % interval 0.50 to 1.10)." in text
+        assert (
+            f"; on {2 * N} samples of the training domains one of 0.99. It loses 0.80 (95 % interval 0.50 to 1.10)."
+            in text
+        )
         assert list(report.sections)[:3] == ["verdict", "findings", "scores"]
 
     def test_what_samples_do_not_tell(self) -> None:

@@ -73,6 +73,8 @@ def show_plan(planned: Planned, workers: int, json: bool, estimate: bool) -> Non
         show_json({**costs, **samples, "probes": [describe(probe) for probe in planned.study.probes]})
     elif not json:
         say(f"samples  {_counts(counts)}")
+        if held := [name for name in counts if data.part(name) == "held-out"]:
+            say(f"         of {', '.join(held)} the held-out part: training samples are not measured")
         if not planned.study.targets:
             say(no_target(planned.prepared))
         if few != counts:

@@ -105,8 +105,8 @@ class Series:
             kept = f"A certified sample keeps its class under {change}"
         under = f" (the vote under {self.noise})" if self.classifier == "smoothed" and self.noise else ""
         who = "model itself" if self.classifier == "base" else f"{self.classifier} classifier{under}"
-        sure = f"it is wrong with probability at most {self.alpha:g} a sample" if self.alpha else "nothing is random"
-        return f"{kept}. This holds for the {who}; {sure}."
+        chance = f"for each sample, a certificate is wrong with probability at most {self.alpha:g}"
+        return f"{kept}. This holds for the {who}; {chance if self.alpha else 'nothing is random'}."
 
     @property
     def seen(self) -> str:

@@ -91,8 +91,8 @@ def _score_sentences(row: ScoreRow, sources: Sequence[str], targets: Sequence[st
     )
     if target is not None:
         sentence += (
-            f"; on {_score_count(row, sources):,} of the training domains one of {_mean_score(row, sources):.2f}"
-            f"{_seen(row.seen_in(sources))}"
+            f"; on {_score_count(row, sources):,} samples of the training domains one of "
+            f"{_mean_score(row, sources):.2f}{_seen(row.seen_in(sources))}"
         )
     yield f"{sentence}."
     if target is not None:
@@ -137,7 +137,7 @@ def _sentences(
         sentence += _seen(first.seen_in(there))
         if target is not None:
             figures = ", ".join(one.say(sources, one.again) for one in shown)
-            sentence += f"; on {first.count(sources):,} of the training domains it is right on {figures}"
+            sentence += f"; on {first.count(sources):,} samples of the training domains it is right on {figures}"
             sentence += _seen(first.seen_in(sources))
         yield f"{sentence}."
         if target is not None:
