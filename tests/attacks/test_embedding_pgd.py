@@ -73,6 +73,27 @@ def test_the_check_finds_an_attack_that_does_not_get_there() -> None:
 # ------------------------------------------------------------------------------------------------ what moves, how far
 
 
+@pytest.mark.parametrize("per", PARTS)
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_size_stands_beside_the_median_norm_of_what_may_move(order: str, per: str) -> None:
+    model = transformer()
+    texts = EmbeddedTexts.of(model, encode(TEXTS))
+    # special tokens and what texts are filled up with do not count
+    own = [embedded[words].double() for embedded, words in zip(texts.embed().detach(), texts.tokens.words, strict=True)]
+    units = [one.flatten() for one in own] if per == "text" else [token for one in own for token in one]
+    p = {"l2": 2, "linf": float("inf"), "l1": 1}[order]
+    norms = torch.stack([torch.linalg.vector_norm(one, p) for one in units])
+    reference = EmbeddingPGD(EmbeddingThreat(order, 0.5, per)).reference(Base(model), domain())
+    assert reference is not None
+    what = {"text": "a text's embeddings", "token": "a token's embedding"}[per]
+    assert reference == (f"the median {order} norm of {what}", pytest.approx(float(norms.median()), rel=1e-5))
+
+
+@pytest.mark.parametrize("attack", [sp.attacks.PGD("l2:0.5"), sp.attacks.WordEdits("edits:3")])
+def test_pixels_and_words_need_no_comparison(attack: Any) -> None:
+    assert attack.reference(Base(transformer()), domain()) is None
+
+
 @pytest.mark.parametrize("start", [False, True])
 @pytest.mark.parametrize("per", PARTS)
 @pytest.mark.parametrize("order", ORDERS)

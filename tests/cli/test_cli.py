@@ -106,6 +106,26 @@ def test_train_prints_a_table(run: Call, tmp_path: Path) -> None:
         assert text in out
 
 
+@pytest.mark.parametrize(
+    ("domains", "said"),
+    [
+        (["--target", "e=0.9"], ""),
+        (
+            [],
+            "target   none: without --target no domain is left out of training, so that nothing is unseen and points "
+            "lost can't be measured; to leave one out: --target e=0.9",
+        ),
+        (["--source", "e=0.9"], "to leave one out: --target and the name of another domain"),
+    ],
+)
+def test_train_says_that_no_domain_is_left_out(run: Call, tmp_path: Path, domains: list[str], said: str) -> None:
+    fast = [*FAST, "--estimate", "--out", tmp_path / "a"]
+    code, _, err = run("train", "--data", "colored-digits", *domains, "--model", "mlp", *fast)
+    assert code == 0
+    notes = [line for line in err.splitlines() if line.startswith("target ")]
+    assert [said in line for line in notes] == ([True] if said else [])
+
+
 def test_train_starts_from_a_file_and_from_python(run: Call, tmp_path: Path) -> None:
     run(*train("--out", tmp_path / "m"))
     code, _, _ = run(*train("--out", tmp_path / "n", "--model", f"file:{tmp_path / 'm'}"))

@@ -88,6 +88,9 @@ def test_rates_are_those_that_are_stated(name: str) -> None:
     assert list(entry.cls.rates) == pytest.approx(stated)
     for number in entry.metadata["severities"].split(" %")[0].split(", "):
         assert number in (entry.cls.__doc__ or "")
+    # the line of `ls corruptions` says how bad the least and the worst are
+    least, worst = (f"{100 * rate:g} %" if rate < 1 else "all" for rate in (entry.cls.rates[0], entry.cls.rates[-1]))
+    assert re.search(rf"{least}.* at severity 1, {worst} at ", entry.summary)
 
 
 @pytest.mark.parametrize(("severity", "rate"), [(1, 0.01), (5, 0.12)])

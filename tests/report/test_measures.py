@@ -146,7 +146,7 @@ class TestSeveralAlphas:
 def test_verdict_in_plain_words(evidence: Evidence) -> None:
     (text,) = verdict_of(evidence, ["photo"], ["sketch"])
     there = "On 100 samples of sketch the smoothed model is right on 71%, 38% survive an attack of l2 0.5"
-    here = "on 100 of the training domains it is right on 93%, 71% survive, 58% are guaranteed."
+    here = "on 100 samples of the training domains it is right on 93%, 71% survive, 58% are guaranteed."
     assert f"{there}, 12% are guaranteed within l2 0.5; {here}" in text
     assert "The guarantee shrinks more than the accuracy." in text
 
@@ -161,10 +161,29 @@ def test_verdict_names_the_sizes_of_several_attacks(evidence: Evidence) -> None:
     assert here in text
 
 
+def test_a_size_that_means_little_by_itself_is_put_into_proportion() -> None:
+    norm = {"norm": "embedding-l2", "units": "units of the model's own embedding", "title": "attack, embedding-l2 1"}
+    clean = [rows(domain, "clean", 80) for domain in ("books", "airline")]
+    for sizes, shown in (((20.0, 12.5), "5 to 8 % of"), ((25.0, 25.0), "4 % of"), ((0.5, 0.5), "200 % of"), ((), "")):
+        told = [{"reference": "the median norm", "reference_size": size} for size in sizes] or [{}, {}]
+        moved = [
+            attacked(domain, 40, 1.0, **norm, **facts) for domain, facts in zip(("books", "airline"), told, strict=True)
+        ]
+        evidence = Evidence.concat([*clean, *moved])
+        table = side_by_side(evidence, ["books"], ["airline"])
+        relative = f"{shown} the median norm" if shown else ""
+        assert [row.measure.relative for row in table.rows] == ["", relative]
+        assert table.figures()[1]["relative_size"] == relative
+        name = table.to_table({}).rows[1].cells[0]
+        assert [line for line in name.below if line][1:] == ([relative] if relative else [])
+        (text,) = verdict_of(evidence, ["books"], ["airline"])
+        assert f"survive an attack of embedding-l2 1{f' ({relative})' if relative else ''}; on 100" in text
+
+
 def test_verdict_counts_samples_of_all_sources(evidence: Evidence) -> None:
     more = Evidence.concat([evidence, rows("paint", "clean", 83), attacked("paint", 61)])
     (text,) = verdict_of(more, ["photo", "paint"], ["sketch"])
-    assert "; on 200 of the training domains it is right on 88%, 66% survive." in text
+    assert "; on 200 samples of the training domains it is right on 88%, 66% survive." in text
     (text,) = verdict_of(more, ["photo", "paint"], [])
     assert text.startswith("On 200 samples of photo, paint the model is right on 88%, 66% survive an attack of l2 0.5.")
 
@@ -191,7 +210,7 @@ class TestSeveralTargets:
         (text,) = verdict_of(evidence, ["photo"], ["sketch", "cartoon"])
         there = "On 100 samples of cartoon, the worst of 2 targets,"
         itself = f"{there} the model is right on 62%, 50% survive an attack of l2 0.5; "
-        assert text.startswith(f"{itself}on 100 of the training domains it is right on 93%, 71% survive.")
+        assert text.startswith(f"{itself}on 100 samples of the training domains it is right on 93%, 71% survive.")
         assert "On sketch 38% survive an attack of l2 0.5, which is the least of all targets." in text
         vote = f"{there} the smoothed model is right on 65%, 50% survive an attack of l2 0.5"
         assert f"{vote}, 5% are guaranteed within l2 0.5" in text
@@ -330,6 +349,20 @@ class TestSandwich:
     def test_what_holds_is_one_line(self, evidence: Evidence) -> None:
         (finding,) = order_summary(evidence)
         assert (finding.level, finding.code) == ("pass", "sandwich-holds")
+
+    @pytest.mark.parametrize(
+        ("eps", "order", "counts"),
+        [
+            ((0.0, 0.5), "certified <= attacked <= clean: ", "100 were checked on clean samples, 100 under an attack"),
+            ((0.0,), "certified <= clean: ", "100 were checked on clean samples, none under an attack"),
+            ((0.5,), "certified <= attacked: ", "none were checked on clean samples, 100 under an attack"),
+        ],
+    )
+    def test_only_what_was_tested_is_said_to_hold(self, eps: tuple[float, ...], order: str, counts: str) -> None:
+        parts = [certified("sketch", 80, 0.9), *(smoothed_attack("sketch", 80, size) for size in eps)]
+        (finding,) = order_summary(Evidence.concat(parts))
+        assert finding.message.startswith(order)
+        assert counts in finding.message
 
 
 class TestCorrupted:
@@ -482,6 +515,33 @@ class TestRequirement:
                 Measurable(("sketch",), (("linf", 0.1),), certificates=(Certifiable("angle", "rotation", 1.0),))
             )
         assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("facts", "promise"),
+    [
+        (
+            {},
+            "A certified sample keeps its class under every change of the input whose l2 norm (pixel values in [0, 1]) "
+            "is below the radius. This holds for the smoothed classifier (the vote under gaussian 0.25); for each "
+            "sample, a certificate is wrong with probability at most 0.001.",
+        ),
+        (
+            {"norm": "edits", "units": "words", "noise": "word-deletion 0.8"},
+            "A text certified for k edits keeps its class whichever k words are inserted, deleted or replaced. This "
+            "holds for the smoothed classifier (the vote under word-deletion 0.8); for each sample, a certificate is "
+            "wrong with probability at most 0.001.",
+        ),
+        (
+            {"classifier": "base", "alpha": 0.0, "noise": None},
+            "A certified sample keeps its class under every change of the input whose l2 norm (pixel values in [0, 1]) "
+            "is below the radius. This holds for the model itself; nothing is random.",
+        ),
+    ],
+)
+def test_a_guarantee_in_short(facts: dict[str, Any], promise: str) -> None:
+    (one,) = series_of_evidence(certified("photo", 80, 0.9, **facts))
+    assert one.promise == promise
 
 
 @pytest.mark.parametrize(

@@ -327,7 +327,10 @@ class TestVerdictOfNumbers:
         report = score_report(source_a=0.1, source_b=0.2, near=0.3, far=3.0)
         (text,) = report.verdict
         assert text.startswith(f"On {N} samples of far, the worst of 2 targets, what the model predicts and the ")
-        assert f"; on {2 * N} of the training domains one of 0.99. It loses 0.80 (95 % interval 0.50 to 1.10)." in text
+        assert (
+            f"; on {2 * N} samples of the training domains one of 0.99. It loses 0.80 (95 % interval 0.50 to 1.10)."
+            in text
+        )
         assert list(report.sections)[:3] == ["verdict", "findings", "scores"]
 
     def test_what_samples_do_not_tell(self) -> None:
@@ -409,6 +412,23 @@ class TestLinesOfSeveralTargets:
         assert lines["encoding"]["strokeDash"]["scale"] == {"domain": ["unseen", "source"], "range": [[1, 0], [5, 4]]}
         assert lines["encoding"]["color"]["field"] == "model"
         assert "solid on the unseen domain, dashed on sources" in chart.words
+
+    def test_edits_have_ticks_at_whole_numbers_and_dashes_in_the_legend(self) -> None:
+        edits = {"norm": "edits", "units": "words inserted, deleted or replaced"}
+        rows = [Measurement({**one.facts, **edits}, one.table) for one in of_targets("certified", "sketch").evidence]
+        (chart,) = report_of(Evidence(rows)).sections["certified"].charts()
+        lines, dots = chart.specification["layer"]
+        ticks = lines["encoding"]["x"]["axis"]["values"]
+        assert ticks == list(range(len(ticks)))
+        assert lines["encoding"]["strokeDash"]["legend"]["symbolType"] == "stroke"
+        # dots of the line itself would leave the legend of dashes without its strokes
+        assert "point" not in lines["mark"]
+        assert dots["data"] == lines["data"]
+
+    def test_a_band_of_100_points_is_not_mentioned(self) -> None:
+        rows = [one.take(np.arange(1)) for one in of_targets("certified", "sketch").evidence]
+        (chart,) = report_of(Evidence(rows)).sections["certified"].charts()
+        assert "points" not in chart.words
 
 
 def test_failed_checks_are_said_first(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ class TestMeasures:
         ):
             assert part in sentence
         assert "guaranteed within l2 0.25" in sentence
-        assert "; on 32 of the training domains it is right on" in sentence
+        assert "; on 32 samples of the training domains it is right on" in sentence
 
     def test_report_shows_every_domain(self, ran: sp.Run, tmp_path: Path) -> None:
         page = ran.report(tmp_path / "report.html").read_text()
@@ -493,7 +493,19 @@ class TestCommandLine:
         assert code == 0
         assert "angle=75 12" in out
         assert "time     about" in out
+        assert "         of angle=0 the held-out part: training samples are not measured\n" in out
+        assert "target   none" not in out
         assert not (tmp_path / "run").exists()
+
+    def test_without_a_target(self, run: Run, saved: Path) -> None:
+        sources = ["--source", "angle=0,angle=15"]
+        fast = ["--limit", 4, "--n", 100, "--corruptions", "none", "--estimate"]
+        code, out, _ = run("audit", "--data", "rotated-digits", "--model", f"file:{saved}", *sources, *fast)
+        assert code == 0
+        assert (
+            "target   none: without --target all domains count as those that the model was trained on, so that" in out
+        )
+        assert "to say where it is shipped to: --target and the name of another domain" in out
 
     def test_an_untrained_network(self, run: Run) -> None:
         code, _, err = run("audit", "--data", "rotated-digits", "--model", "mlp")

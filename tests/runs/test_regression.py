@@ -154,7 +154,7 @@ def test_a_run_from_training_to_verify_and_its_figures_by_hand(capsys: pytest.Ca
     here = (pearson["books"] + pearson["films"]) / 2
     assert text.startswith("On 20 samples of trips what the model predicts and the true numbers have a correlation ")
     assert f"of {pearson['trips']:.2f} (Pearson: 1 is best, 0 is none); on " in text
-    assert f" of the training domains one of {here:.2f}. " in text
+    assert f" samples of the training domains one of {here:.2f}. " in text
     assert f"It loses {gap:.2f} (95 % interval {low:.2f} to {high:.2f})." in text
     assert text.endswith("Attacks and guarantees are about classes, and do not apply to numbers.")
     about = "The same samples of every domain, by how well predicted numbers follow the true ones; trips is where it is"

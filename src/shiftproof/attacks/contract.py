@@ -79,6 +79,13 @@ class Attack(Method, ABC):
         """What the victim is given, as a part of a sentence."""
         return CHANGED
 
+    def reference(self, victim: Victim, domain: Domain) -> tuple[str, float] | None:
+        """What a reader may compare a size of the threat with on this domain, in words and in the threat's norm.
+
+        None where units say enough, as those of pixels and words do.
+        """
+        return None
+
     def overturn(
         self, victim: Victim, inputs: Tensor, labels: Tensor, eps: Tensor, generators: Sequence[torch.Generator]
     ) -> Found:

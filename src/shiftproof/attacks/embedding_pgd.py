@@ -24,10 +24,12 @@ from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
 from shiftproof.models.text import EmbeddedTexts
 from shiftproof.perturbations.embedding import EmbeddingOption
+from shiftproof.perturbations.threat import size
 from shiftproof.types import Finding, Natural
 
 __all__ = ["MOVED", "EmbeddingPGD"]
 
+_TOGETHER = 64
 MOVED = "embeddings of its own tokens are moved behind the first layer, where no text leads"
 
 
@@ -83,6 +85,19 @@ class EmbeddingPGD(Attack):
     def how(self, victim: Victim) -> str:
         """What the victim is given."""
         return MOVED
+
+    def reference(self, victim: Victim, domain: Domain) -> tuple[str, float] | None:
+        """The median norm of what may move: of a text's own embeddings, or of each of them, as the threat says."""
+        norms = []
+        for block in domain.in_blocks(_TOGETHER):
+            texts = _embedded(victim, domain.take(block)[0])
+            with torch.no_grad():
+                own = torch.where(texts.movable[..., None], texts.embed(), 0)
+            whole = self.threat.per == "text"
+            norms.append(size(self.threat.units_of(own), self.threat.order)[... if whole else texts.movable.flatten()])
+        median = float(torch.cat(norms).median())
+        what = "a text's embeddings" if self.threat.per == "text" else "a token's embedding"
+        return (f"the median {self.threat.order} norm of {what}", median) if median > 0 else None
 
     def check(self, victim: Victim, domain: Domain) -> None:
         """Refuse images, a vote over other texts, and a model without an encoder of text."""

@@ -110,6 +110,7 @@ def _threat(text: str, eps: str | None) -> Ball:
 def _show(run: Run, answers: list[Attacked]) -> None:
     """A table of accuracy under attack, and what it is of."""
     from shiftproof.evidence import seen_note
+    from shiftproof.evidence.titles import relative_size
     from shiftproof.perturbations.threat import eps_text, size_text
     from shiftproof.runs.sample_words import describe_samples
 
@@ -127,11 +128,15 @@ def _show(run: Run, answers: list[Attacked]) -> None:
     show_table(header, rows)
     for one in answers:
         facts = run.samples[one.domain]
-        say(f"{one.domain}: {facts['n']:,} samples ({describe_samples(facts, one.model)})")
+        count = f"{facts['n']:,} sample{'s' if facts['n'] != 1 else ''}"
+        say(f"{one.domain}: {count} ({describe_samples(facts, one.model)})")
     say(
         f"Accuracy of the {first.classifier} classifier under attack, {threat}: eps is {norm}, in "
         f"{first.fact('units')}; {first.fact('how')}. A stronger attack can only find more."
     )
+    for size in first.attacks:
+        if relative := relative_size([one for answer in answers for one in answer.attacks[size].measurements], size):
+            say(f"eps {eps_text(size, norm)} is {relative}.")
     grouped = any(one.grouped for one in answers)
     kind = "intervals of a bootstrap over groups" if grouped else "Clopper-Pearson intervals over samples"
     say(f"Small figures are 95 % {kind}.")

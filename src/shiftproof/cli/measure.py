@@ -31,16 +31,24 @@ def measure(
     json: bool,
     device: str = "auto",
     radii: Sequence[float] = (),
+    note: str = "",
 ) -> Run | None:
-    """The finished run, with its report written; None if it only had to be estimated."""
+    """The finished run, with its report written; None if it only had to be estimated.
+
+    `note` is said on stderr before anything is computed; not to who has made a mistake, and gets that sentence alone.
+    """
     from shiftproof.report.requirements import Requirement
     from shiftproof.runs.engine import run_study
     from shiftproof.runs.estimate import estimate_study
     from shiftproof.runs.plan import Planned, plan_run
+    from shiftproof.training.machine import find_device
 
+    find_device(device)
     requirements, count = [Requirement.parse(text) for text in require or []], worker_count(workers)
     if not isinstance(study, Planned):
         study = plan_run(study, out, workers=count, progress="lines", require=requirements)
+    if note:
+        typer.echo(note, err=True)
     if estimate:
         show_costs(estimate_study(study.prepared, count, "lines"), json)
         return None

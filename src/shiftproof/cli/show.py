@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from shiftproof.report.tables import Table
     from shiftproof.runs import Run
     from shiftproof.runs.estimate import StudyCost
+    from shiftproof.runs.prepare import Prepared
     from shiftproof.types import Finding
 
 __all__ = [
     "duration",
+    "no_target",
     "outcomes_now",
     "say",
     "show_accuracy",
@@ -38,6 +40,23 @@ __all__ = [
 _COLUMN = 16
 """Characters of a column of a table, at least, where there is room: those of an interval."""
 STYLES = {"pass": "green", "warn": "yellow", "fail": "bold red"}
+
+
+def no_target(prepared: Prepared) -> str:
+    """What a command without --target says before it starts: that nothing is unseen, and how to change that."""
+    study, names = prepared.study, prepared.data.sources.names
+    if study.trains:
+        what, how = "no domain is left out of training", "to leave one out"
+    else:
+        what, how = "all domains count as those that the model was trained on", "to say where it is shipped to"
+    if study.source is not None:
+        # of sources that were named none can be the target
+        hint = f"{how}: --target and the name of another domain"
+    else:
+        hint = f"{how}: --target {names[-1]}" if len(names) > 1 else f"{names[0]} is the only domain of this data"
+    return (
+        f"target   none: without --target {what}, so that nothing is unseen and points lost can't be measured; {hint}"
+    )
 
 
 def show_json(value: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import typer
 from shiftproof.cli.measure import show_repeat
 from shiftproof.cli.show import (
     duration,
+    no_target,
     outcomes_now,
     say,
     show_accuracy,
@@ -72,8 +73,10 @@ def show_plan(planned: Planned, workers: int, json: bool, estimate: bool) -> Non
         show_json({**costs, **samples, "probes": [describe(probe) for probe in planned.study.probes]})
     elif not json:
         say(f"samples  {_counts(counts)}")
+        if held := [name for name in counts if data.part(name) == "held-out"]:
+            say(f"         of {', '.join(held)} the held-out part: training samples are not measured")
         if not planned.study.targets:
-            say("target   none: without --target, all domains count as those that the model was trained on")
+            say(no_target(planned.prepared))
         if few != counts:
             say(f"         of these the first for all probes but clean: {_counts(few)}")
         for probe in planned.study.probes:

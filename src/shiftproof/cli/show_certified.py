@@ -136,14 +136,15 @@ def _show_table(run: Run, series: list[Series], radii: tuple[float, ...]) -> Non
         rows.append([domain, one.title, f"{one.alpha:g}", *cells, mean, abstained])
     show_table(header, rows)
     for name, facts in run.samples.items():
-        say(f"{name}: {facts['n']:,} samples ({describe_samples(facts, series[0].model)})")
+        count = f"{facts['n']:,} sample{'s' if facts['n'] != 1 else ''}"
+        say(f"{name}: {count} ({describe_samples(facts, series[0].model)})")
     # further alphas are read from the same votes
     counted = {(one.domain, one.title): one.fact("passes") for one in run.evidence.where(probe="certify")}
     say(
         f"{sum(counted.values()):,} forward passes. Certified accuracy is of all samples; r is {series[0].norm}, "
         f"{series[0].units}."
     )
-    say(f"\nguarantee  {series[0].guarantee}")
+    say(f"\nguarantee  {series[0].promise}\n\nin full    {series[0].guarantee}")
     others = list(
         dict.fromkeys(f"{one.title} at alpha {one.alpha:g}" for one in series if one.heading != series[0].heading)
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from shiftproof.cli import options as o
 from shiftproof.cli.measure import finish, measure
-from shiftproof.cli.show import outcomes_now, say, show_accuracy, show_findings, show_json, show_scores
+from shiftproof.cli.show import no_target, outcomes_now, say, show_accuracy, show_findings, show_json, show_scores
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,9 @@ def command(
     folder = out or prepared.default_folder
     path = model_file(folder, study, study.members[0])
     trained_before = path.is_file()
-    run = measure(prepared, folder, require=require, estimate=estimate, workers=workers, json=json, device=device)
+    note = "" if study.targets else no_target(prepared)
+    asked_of_run: dict[str, Any] = {"require": require, "estimate": estimate, "workers": workers, "device": device}
+    run = measure(prepared, folder, **asked_of_run, json=json, note=note)
     if run is None:
         return
     if json:

@@ -42,11 +42,18 @@ def order_summary(evidence: Evidence) -> list[Finding]:
             "no certificate is sure enough for the votes that measured its classifier, so that none was put to the test"
         )
         return [Finding("warn", "sandwich-untested", message)]
+    # what was not put to the test is not said to hold
+    tested = {"certified": True, "attacked": bool(attacked), "clean": bool(measured)}
+    order = " <= ".join(name for name, told in tested.items() if told)
     message = (
-        f"certified <= attacked <= clean: no certificate is contradicted; {measured:,} were checked on clean samples, "
-        f"{attacked:,} under an attack well within their radius"
+        f"{order}: no certificate is contradicted; {_count(measured)} were checked on clean samples, "
+        f"{_count(attacked)} under an attack well within their radius"
     )
     return [Finding("pass", "sandwich-holds", message)]
+
+
+def _count(samples: int) -> str:
+    return f"{samples:,}" if samples else "none"
 
 
 def _findings(part: Evidence, name: str) -> Iterator[Finding]:

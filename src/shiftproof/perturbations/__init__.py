@@ -1,4 +1,4 @@
-"""What may happen to an input: an adversary, chance, or nature changes it."""
+"""What may happen to an input: an adversary, chance, or an accident changes it."""
 
 from shiftproof.perturbations.corruptions import corrupt
 from shiftproof.perturbations.deformation import Deformation

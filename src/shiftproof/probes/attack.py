@@ -98,14 +98,17 @@ class Attack(Probe):
         threat = self.attack.threat
         # how many votes judged the attack: few can miss a majority
         judged = {} if self.smoothed is None else {"noise": label(self.smoothed), "votes": self.votes}
-        how = self.attack.how(self._victim(task.model, task.seed))
+        victim = self._victim(task.model, task.seed)
+        known = self.attack.reference(victim, task.domain)
+        reference = {} if known is None else {"reference": known[0], "reference_size": known[1]}
         facts = {
             "threat": threat.kind,
             "norm": threat.norm,
             "units": self._units(),
-            "how": how,
+            "how": self.attack.how(victim),
             "attack": repr(self),
             **judged,
+            **reference,
         }
         settings = [
             {"setting": f"{self!r} at {eps:g}", "title": self._title(eps), "eps": eps, **facts} for eps in self.budgets

@@ -13,7 +13,7 @@ from shiftproof.evidence import Evidence, Measurement, seen_note
 from shiftproof.evidence.certified import NOTHING, curve, mean_credit
 from shiftproof.evidence.titles import certificate_titles
 from shiftproof.perturbations.edits import readable_radii
-from shiftproof.perturbations.noise import NOISES, as_noise
+from shiftproof.perturbations.noise import NOISES, Noise, as_noise
 from shiftproof.perturbations.threat import size_text
 from shiftproof.report.estimates import Repeats, Values, estimate, repeats_in
 from shiftproof.types import Estimate, FloatArray
@@ -90,8 +90,23 @@ class Series:
 
     @property
     def guarantee(self) -> str:
-        """The guarantee as a sentence."""
+        """The guarantee as a sentence, with all that it rests on."""
         return str(self.repeats.fact("guarantee"))
+
+    @property
+    def promise(self) -> str:
+        """The same for a reader in a hurry: what keeps its class under what, of which classifier, and how surely."""
+        if self.counts_edits:
+            kept = "A text certified for k edits keeps its class whichever k words are inserted, deleted or replaced"
+        elif self._known_noise is not None:
+            kept = f"A certified sample keeps its class under {self._known_noise.claim}"
+        else:
+            change = f"every change of the input whose {self.norm} norm ({self.units}) is below the radius"
+            kept = f"A certified sample keeps its class under {change}"
+        under = f" (the vote under {self.noise})" if self.classifier == "smoothed" and self.noise else ""
+        who = "model itself" if self.classifier == "base" else f"{self.classifier} classifier{under}"
+        chance = f"for each sample, a certificate is wrong with probability at most {self.alpha:g}"
+        return f"{kept}. This holds for the {who}; {chance if self.alpha else 'nothing is random'}."
 
     @property
     def seen(self) -> str:
@@ -118,13 +133,16 @@ class Series:
         """Whether radii are numbers of edits: whole ones, and a little more so that the number itself is below it."""
         return self.norm == "edits"
 
-    @cached_property
+    @property
     def cap(self) -> float:
         """What no radius exceeds under its noise, however many votes there are; infinite where nothing is known."""
+        return np.inf if self._known_noise is None else self._known_noise.cap
+
+    @cached_property
+    def _known_noise(self) -> Noise | None:
         noise = self.repeats.fact("noise_options")
         # a noise of a plug-in that is not installed has no name here
-        known = noise is not None and noise["name"] in NOISES
-        return as_noise(noise).cap if known else np.inf
+        return as_noise(noise) if noise is not None and noise["name"] in NOISES else None
 
     @property
     def heading(self) -> str:

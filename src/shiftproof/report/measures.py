@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from shiftproof.evidence import Evidence, worst_seen
+from shiftproof.evidence.titles import relative_size
 from shiftproof.perturbations.threat import size_text
 from shiftproof.report.certified import by_setting, series_of_evidence
 from shiftproof.report.estimates import TRAIN_SEED, Values, estimate, gap, repeats_in
@@ -26,7 +27,8 @@ class Measure:
 
     `size` is the eps of an attack or the radius of a certificate, in `norm` and `units`; nothing else has one. `alpha`
     is the chance that a certificate is wrong, at most: 0 where nothing is left to chance. `seen` says of each domain
-    whether the model was trained on the samples: no | unknown | yes.
+    whether the model was trained on the samples: no | unknown | yes. `relative` says in words how large `size` is,
+    where units alone do not tell.
     """
 
     model: str
@@ -40,6 +42,7 @@ class Measure:
     noise: str = ""
     alpha: float = 0.0
     seen: Mapping[str, str] = field(default_factory=dict)
+    relative: str = ""
 
     def seen_in(self, domains: Iterable[str]) -> str:
         """The worst that is known of any of these domains: no | unknown | yes."""
@@ -103,7 +106,8 @@ def _attacked(rows: Evidence, model: str) -> Iterator[Measure]:
         size, noise = float(first.fact("eps")), str(first.fact("noise") or "")
         if size:
             ball = str(first.fact("norm")), str(first.fact("units")), size
-            yield Measure(model, "attacked", first.title, first.classifier, samples, *ball, noise)
+            relative = relative_size(part, size)
+            yield Measure(model, "attacked", first.title, first.classifier, samples, *ball, noise, relative=relative)
         elif noise and noise not in votes:
             votes.add(noise)
             yield Measure(model, "clean", f"as they are, vote under {noise}", first.classifier, samples, noise=noise)

@@ -1,4 +1,4 @@
-"""What nature does to images and texts, at five severities: `corrupt(images, "fog", 3)`."""
+"""What happens to images and texts without an attacker, at five severities: `corrupt(images, "fog", 3)`."""
 
 from shiftproof.perturbations.corruptions.blur import DefocusBlur, GaussianBlur, ZoomBlur
 from shiftproof.perturbations.corruptions.case import Case

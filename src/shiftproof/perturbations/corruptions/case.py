@@ -13,9 +13,10 @@ __all__ = ["Case"]
 @CORRUPTIONS.register("case", order="21", group="text", severities="10, 25, 50, 75, 100 % of words")
 @dataclass(frozen=True)
 class Case(TextCorruption):
-    """Words in lower case, in upper case, or with each letter in either, each as often: 10, 25, 50, 75, 100 % of words.
+    """Words in lower, upper or mixed case: 10 % of them at severity 1, all at severity 5.
 
-    A model that reads all letters as small ones does not notice.
+    10, 25, 50, 75, 100 % of words are put in lower case, in upper case, or with each letter in either, each as often. A
+    model that reads all letters as small ones does not notice.
     """
 
     rates: ClassVar[tuple[float, ...]] = (0.1, 0.25, 0.5, 0.75, 1.0)

@@ -34,7 +34,7 @@ def constants_for(shape: Sequence[int], constants: Constants = "auto") -> Litera
 
 @dataclass(frozen=True)
 class Corruption(Method, ABC):
-    """Base of all corruptions: a frozen dataclass of how much nature spoils an image; of text it is `TextCorruption`.
+    """Base of all corruptions: a frozen dataclass of how badly an image is spoiled; of text it is `TextCorruption`.
 
     The result depends on the sample and its own draws only. Hendrycks & Dietterich, "Benchmarking neural network
     robustness to common corruptions and perturbations" (2019, arXiv:1903.12261).

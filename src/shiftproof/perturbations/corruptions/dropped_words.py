@@ -13,7 +13,10 @@ __all__ = ["DroppedWords"]
 @CORRUPTIONS.register("dropped-words", order="25", group="text", severities="5, 10, 20, 30, 40 % of words")
 @dataclass(frozen=True)
 class DroppedWords(TextCorruption):
-    """Words left out: 5, 10, 20, 30 and 40 % of them; a text that would lose all of them keeps them."""
+    """Words left out: 5 % of them at severity 1, 40 % at severity 5.
+
+    5, 10, 20, 30 and 40 % of words; a text that would lose all of them keeps them.
+    """
 
     rates: ClassVar[tuple[float, ...]] = (0.05, 0.1, 0.2, 0.3, 0.4)
 

@@ -24,9 +24,10 @@ CONFUSIONS = {
 @CORRUPTIONS.register("ocr", order="23", group="text", severities="2, 4, 8, 14, 20 % of letters that look like others")
 @dataclass(frozen=True)
 class OCR(TextCorruption):
-    """Letters taken for others that look alike, as when print is scanned: l/1, O/0, rn/m, cl/d and others.
+    """Letters misread as in a scan (l/1, O/0, rn/m): 2 % of those that look like others at severity 1, 20 % at 5.
 
-    2, 4, 8, 14 and 20 % of those that look like another; of several that a letter looks like, each is as likely.
+    2, 4, 8, 14 and 20 % of letters that look like another (also cl/d and others); of several that a letter looks like,
+    each is as likely.
     """
 
     rates: ClassVar[tuple[float, ...]] = (0.02, 0.04, 0.08, 0.14, 0.2)

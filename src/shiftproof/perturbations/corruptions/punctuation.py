@@ -14,9 +14,10 @@ __all__ = ["DroppedPunctuation"]
 @CORRUPTIONS.register("dropped-punctuation", order="22", group="text", severities="20, 40, 60, 80, 100 % of marks")
 @dataclass(frozen=True)
 class DroppedPunctuation(TextCorruption):
-    """Punctuation marks left out: 20, 40, 60, 80 and 100 % of them; a text of marks alone stays as it is.
+    """Punctuation marks left out: 20 % of them at severity 1, all at severity 5.
 
-    Marks are what Unicode calls punctuation, hyphens and apostrophes included.
+    20, 40, 60, 80 and 100 % of what Unicode calls punctuation, hyphens and apostrophes included; a text of marks alone
+    stays as it is.
     """
 
     rates: ClassVar[tuple[float, ...]] = (0.2, 0.4, 0.6, 0.8, 1.0)

@@ -16,7 +16,10 @@ _LONG = 4
 @CORRUPTIONS.register("spacing", order="24", group="text", severities="2, 5, 10, 20, 30 % of spaces and of words")
 @dataclass(frozen=True)
 class Spacing(TextCorruption):
-    """Words glued to the next one, and words of four letters or more split: 2, 5, 10, 20 and 30 % of either."""
+    """Words glued to the next one or split in two: 2 % of spaces and of words at severity 1, 30 % at severity 5.
+
+    2, 5, 10, 20 and 30 % of either; words of four letters or more are split.
+    """
 
     rates: ClassVar[tuple[float, ...]] = (0.02, 0.05, 0.1, 0.2, 0.3)
 

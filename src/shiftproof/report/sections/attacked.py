@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from shiftproof.evidence import Evidence
+from shiftproof.evidence.titles import relative_size
 from shiftproof.perturbations.threat import size_text
 from shiftproof.report.chart import Chart, by_role, intervals, layer, make_chart, numbers_axis, share_axis
 from shiftproof.report.estimates import Repeats, estimate, repeats_in
@@ -121,6 +122,10 @@ class Attacked:
         """Accuracy after it, by size."""
         return {size: _accuracy(one) for size, one in self.attacks.items()}
 
+    def relative(self, size: float) -> str:
+        """How large a size is, in words, where units alone do not tell; else nothing."""
+        return relative_size(self.attacks[size].measurements, size)
+
     def median_distance(self, size: float) -> tuple[float | None, int]:
         """Of the samples that the attack has overturned, and how many they are; None if there are none."""
         distances = []
@@ -139,6 +144,7 @@ class Attacked:
             "seen_in_training": self.seen_in_training,
             "classifier": self.classifier,
             **{name: self.fact(name) for name in ("how", "threat", "norm", "units")},
+            "relative_size": {f"{size:g}": self.relative(size) for size in self.attacks},
             "clean_accuracy": self.clean.value,
             "clean_interval": [self.clean.low, self.clean.high],
             "accuracy": {f"{size:g}": e.value for size, e in self.accuracy.items()},

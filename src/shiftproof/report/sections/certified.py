@@ -11,7 +11,7 @@ import numpy as np
 from shiftproof.certification import TOGETHER
 from shiftproof.evidence.certified import curve_band, envelope
 from shiftproof.report.certified import Series, by_chart, by_setting, figures
-from shiftproof.report.chart import LINE, Chart, by_colour, by_role, layer, make_chart, numbers_axis, share_axis
+from shiftproof.report.chart import LINE, SOFT, Chart, by_colour, by_role, layer, make_chart, numbers_axis, share_axis
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table, percent_cell
 from shiftproof.types import FloatArray
@@ -23,6 +23,8 @@ _POINTS = 120
 _APART = 12
 _DASHES = [[1, 0], [5, 4], [1, 3], [8, 3, 2, 3], [2, 2], [10, 4]]
 _LINE = {"type": "line", "interpolate": "step-before", "strokeWidth": 2}
+# long enough that a dash shows in the legend, too
+_STROKES = {"symbolType": "stroke", "symbolSize": 400, "symbolStrokeWidth": 2}
 
 
 @SECTIONS.register("certified")
@@ -57,7 +59,8 @@ class Certified(Section):
                 Card([tables[series[0].setting]], sentences, series[0].heading)
                 for series, sentences in zip(settings, below, strict=True)
             ]
-            cards += [Card([chart]), Card(words=list(dict.fromkeys(one.guarantee for one in group)))]
+            in_full = [f"In full: {one}" for one in dict.fromkeys(one.guarantee for one in group)]
+            cards += [Card([chart]), Card(words=in_full, lead=list(dict.fromkeys(one.promise for one in group)))]
         cards[-1] = replace(cards[-1], words=[*cards[-1].words, *self.words()])
         return cards
 
@@ -134,7 +137,8 @@ def certified_chart(name: str, series: Sequence[Series], targets: Sequence[str] 
     radii = np.arange(max(farthest, 0) // 1 + 2) if edits else np.linspace(0, max(farthest, 1e-3) * 1.02, _POINTS)
     values = list(_points(series, radii, targets))
     x = numbers_axis("radius", f"radius ({series[0].norm}, {series[0].units})")
-    x |= {"axis": {"tickMinStep": 1, "format": "d"}} if edits else {}
+    # a tick at every whole number of edits, and at no half
+    x |= {"axis": {"values": radii.tolist(), "format": "d"}} if edits else {}
     axes = {"x": x, "y": share_axis("certified", "certified accuracy")}
     if _several_targets(series, targets):
         words = (
@@ -145,27 +149,31 @@ def certified_chart(name: str, series: Sequence[Series], targets: Sequence[str] 
     words = f"Certified accuracy by radius{': solid on the unseen domain, dashed on sources' if targets else ''}."
     words = " ".join([words, *_band(series)])
     if not _one_domain_many_noises(series, targets):
-        return make_chart(name, [lines], words=words)
+        return make_chart(name, lines, words=words)
     best = envelope([one.curve(radii) for one in series])
     rows = [{"radius": float(r), "certified": float(c)} for r, c in zip(radii, best, strict=True)]
     shade = layer(rows, {"type": "area", "color": LINE, "interpolate": "step-before"}, **axes)
     title = "gray: the best noise at each radius, which is no classifier's curve"
-    return make_chart(name, [shade, lines], title=title, words=words)
+    return make_chart(name, [shade, *lines], title=title, words=words)
 
 
-def _lines_by_model(values: Sequence[dict[str, Any]], edits: bool, axes: dict[str, Any]) -> dict[str, Any]:
-    """A colour for each model, a dash for each role."""
+def _lines_by_model(values: Sequence[dict[str, Any]], edits: bool, axes: dict[str, Any]) -> list[dict[str, Any]]:
+    """A colour for each model, a dash for each role; of edits there are whole numbers only, and dots say which."""
     roles = _roles(values)
     dashes = {"field": "role", "type": "nominal", "scale": {"domain": roles, "range": _DASHES[: len(roles)]}}
-    return layer(
+    legend = {**_STROKES, "symbolStrokeColor": SOFT} if len(roles) > 1 else None
+    colour = by_colour("model", list(dict.fromkeys(row["model"] for row in values))) | {"legend": _STROKES}
+    lines = layer(
         values,
-        # of edits there are whole numbers only: dots say which
-        {**_LINE, "point": edits},
+        _LINE,
         **axes,
         detail={"field": "domain", "type": "nominal"},
-        color=by_colour("model", list(dict.fromkeys(row["model"] for row in values))),
-        strokeDash=dashes | {"legend": {"symbolType": "stroke"} if len(roles) > 1 else None},
+        color=colour,
+        strokeDash=dashes | {"legend": legend},
     )
+    # dots of the lines themselves would hide the dashes of the legend
+    dots = layer(values, {"type": "point", "filled": True, "size": 30, "opacity": 1}, **axes, color=colour)
+    return [lines, dots] if edits else [lines]
 
 
 def _lines_by_target(
@@ -175,7 +183,7 @@ def _lines_by_target(
     roles, models = _roles(values), list(dict.fromkeys(row["model"] for row in values))
     unseen = [role for role in roles if role != "source"]
     colour, dash, shape = by_role("role", unseen, [role for role in roles if role == "source"])
-    colour = colour if len(models) == 1 else by_colour("model", models) | {"legend": {"symbolType": "stroke"}}
+    colour = colour if len(models) == 1 else by_colour("model", models) | {"legend": _STROKES}
     lines = layer(values, _LINE, **axes, detail={"field": "domain", "type": "nominal"}, color=colour, strokeDash=dash)
     # dots of different lines stand apart where the lines lie on each other
     apart, shift = (1, 0) if edits else (_APART, _APART // 3)
@@ -203,6 +211,9 @@ def _band(series: Sequence[Series]) -> Iterator[str]:
     """How far a whole curve may be off; nothing for groups or several training seeds, for which it does not hold."""
     if not any(one.grouped or len(one.repeats.measurements) > 1 for one in series):
         widest = max(curve_band(one.images) for one in series)
+        if widest >= 1:
+            # a band from 0 to 100 % says nothing
+            return
         given = " (for this noise)" if series[0].alpha else ""
         yield f"Each curve as a whole is within {100 * widest:.1f} points of its domain's, at 95 %{given}."
 

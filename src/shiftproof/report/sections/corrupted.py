@@ -26,7 +26,7 @@ _COLUMNS = ("model", "domain", "corruption", "group", "severity", "accuracy", "c
 class Corruptions(Section):
     """Accuracy on corrupted samples: by group of corruptions, the worst one, and a map of all."""
 
-    title = "Corrupted: what nature does to samples"
+    title = "Corrupted: samples spoiled without an attacker"
     order = 800
 
     def applies(self) -> bool:

@@ -90,7 +90,7 @@ class SideBySide:
             one = row.measure
             guaranteed = one.kind == "certified"
             who = "the model itself" if one.classifier == "base" else f"{one.classifier} classifier"
-            name = Cell(one.title, (f"{'guaranteed' if guaranteed else 'measured'}, {who}",))
+            name = Cell(one.title, (f"{'guaranteed' if guaranteed else 'measured'}, {who}", one.relative))
             cells = domain_cells(columns, row.accuracy, row.gaps, row.note, strong=self.targets)
             rows.append(Row([name, *cells], one.model, about.get(one.model, ""), mark=guaranteed))
         headings = [Heading("right, of all samples"), *domain_headings(columns, self.targets, counts)]
@@ -106,6 +106,7 @@ class SideBySide:
                 "classifier": row.measure.classifier,
                 "norm": row.measure.norm,
                 "size": row.measure.size,
+                "relative_size": row.measure.relative,
                 "alpha": row.measure.alpha,
                 "n": {domain: e.n for domain, e in row.accuracy.items()},
                 "value": {domain: e.value for domain, e in row.accuracy.items()},

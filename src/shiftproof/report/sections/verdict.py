@@ -91,8 +91,8 @@ def _score_sentences(row: ScoreRow, sources: Sequence[str], targets: Sequence[st
     )
     if target is not None:
         sentence += (
-            f"; on {_score_count(row, sources):,} of the training domains one of {_mean_score(row, sources):.2f}"
-            f"{_seen(row.seen_in(sources))}"
+            f"; on {_score_count(row, sources):,} samples of the training domains one of "
+            f"{_mean_score(row, sources):.2f}{_seen(row.seen_in(sources))}"
         )
     yield f"{sentence}."
     if target is not None:
@@ -137,7 +137,7 @@ def _sentences(
         sentence += _seen(first.seen_in(there))
         if target is not None:
             figures = ", ".join(one.say(sources, one.again) for one in shown)
-            sentence += f"; on {first.count(sources):,} of the training domains it is right on {figures}"
+            sentence += f"; on {first.count(sources):,} samples of the training domains it is right on {figures}"
             sentence += _seen(first.seen_in(sources))
         yield f"{sentence}."
         if target is not None:
@@ -188,7 +188,12 @@ def _of(classifier: str, noise: str, measures: Sequence[Measure]) -> list[_Shown
     return [
         _Shown(right[0], "the accuracy", "", ""),
         *(
-            _Shown(one, "what survives", f" survive an attack of {_size(one)}", f" survive{_which(' ', one, attacked)}")
+            _Shown(
+                one,
+                "what survives",
+                f" survive an attack of {_size(one)}{f' ({one.relative})' if one.relative else ''}",
+                f" survive{_which(' ', one, attacked)}",
+            )
             for one in attacked
         ),
         *(
