@@ -26,7 +26,7 @@ class Measure:
 
     `size` is the eps of an attack or the radius of a certificate, in `norm` and `units`; nothing else has one. `alpha`
     is the chance that a certificate is wrong, at most: 0 where nothing is left to chance. `seen` says of each domain
-    whether the model was trained on the samples: no | unknown | yes.
+    whether the model was trained on the samples: no | unknown | yes. What is `imported` others have measured.
     """
 
     model: str
@@ -40,6 +40,7 @@ class Measure:
     noise: str = ""
     alpha: float = 0.0
     seen: Mapping[str, str] = field(default_factory=dict)
+    imported: bool = False
 
     def seen_in(self, domains: Iterable[str]) -> str:
         """The worst that is known of any of these domains: no | unknown | yes."""
@@ -139,6 +140,7 @@ def _certified(rows: Evidence, model: str, attacked: Sequence[Measure]) -> Itera
                 radius,
                 first.noise,
                 first.alpha,
+                imported=first.imported,
             )
 
 

@@ -151,6 +151,8 @@ class Report:
         doubts = (
             [f"What follows can't be trusted as it stands, because checks failed: {', '.join(codes)}."] if codes else []
         )
+        if any(one.fact("imported") for one in self.evidence):
+            doubts.append("What follows was imported: others have measured it, and it can't be checked here.")
         # a robust guess is a guess
         learned = [*shift_findings(self.accuracy, self.labels), *score_findings(self.scores)]
         doubts += [f"What follows says little ({one.message})." for one in learned if one.code == "not-learned"]

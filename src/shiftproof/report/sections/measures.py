@@ -90,9 +90,10 @@ class SideBySide:
             one = row.measure
             guaranteed = one.kind == "certified"
             who = "the model itself" if one.classifier == "base" else f"{one.classifier} classifier"
-            name = Cell(one.title, (f"{'guaranteed' if guaranteed else 'measured'}, {who}",))
+            how = "imported" if one.imported else "guaranteed" if guaranteed else "measured"
+            name = Cell(one.title, (f"{how}, {who}",))
             cells = domain_cells(columns, row.accuracy, row.gaps, row.note, strong=self.targets)
-            rows.append(Row([name, *cells], one.model, about.get(one.model, ""), mark=guaranteed))
+            rows.append(Row([name, *cells], one.model, about.get(one.model, ""), mark=guaranteed and not one.imported))
         headings = [Heading("right, of all samples"), *domain_headings(columns, self.targets, counts)]
         return Table("measures", headings, rows, self.records())
 
