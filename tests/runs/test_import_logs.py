@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,7 +69,7 @@ def test_published_logs_have_their_average_radius(name: str, acr: float, right: 
 
 @pytest.mark.skipif(not LOGS.is_dir(), reason="the published logs are not beside SHIFTPROOF_DATA")
 def test_a_published_log_needs_another_alpha_than_its_paper_states(tmp_path: Path) -> None:
-    told = {"sigma": 0.5, "n": 100_000}
+    told: dict[str, Any] = {"sigma": 0.5, "n": 100_000}
     run = import_results(LOGS / "cohen_cifar10_sigma_0.50.tsv", alpha=0.001, **told, out=tmp_path / "a")
     (broken,) = run.broken
     assert broken.code == "radii-too-large"

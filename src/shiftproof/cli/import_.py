@@ -15,11 +15,18 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_SHOWN = ("certified", "measures", "trials")
+"""Sections of the report whose tables are printed."""
+
 
 def command(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Logs of certificates (tsv or csv: idx, label, predict, radius, correct, time)."),
+        typer.Argument(
+            help="Logs of certificates (tsv or csv: idx, label, predict, radius, correct, time); robust flags, as a "
+            "state of AutoAttack (json) or arrays of numpy (.npy, .npz with robust and clean); or results.jsonl of "
+            "DomainBed."
+        ),
     ],
     model: Annotated[
         str | None, typer.Option("--model", help="Model name, or one for each file: a,b.", show_default="the file's")
@@ -50,6 +57,9 @@ def command(
         str | None,
         typer.Option("--n", help="Votes behind every certificate; or for each file.", show_default="not stated"),
     ] = None,
+    threat: Annotated[
+        str | None, typer.Option("--threat", help="Of robust flags: linf:8/255, l2:0.5; or for each file.")
+    ] = None,
     held_out: Annotated[
         bool, typer.Option("--held-out", help="The samples served neither training nor selection.")
     ] = False,
@@ -72,6 +82,7 @@ def command(
         alpha=alpha,
         sigma=sigma,
         n=n,
+        threat=threat,
         held_out=held_out,
         out=out,
         command=typed_command(),
@@ -87,16 +98,16 @@ def command(
 
 def _figures(run: Run) -> dict[str, object]:
     sections = run.content().to_json()["sections"]
-    shown = {name: sections[name] for name in ("certified",) if name in sections}
+    shown = {name: sections[name] for name in _SHOWN if name in sections}
     findings = [{"level": one.level, "code": one.code, "message": one.message} for one in run.findings]
     return {**shown, "findings": findings, "out": str(run.folder)}
 
 
 def _show(run: Run) -> None:
     sections = run.content().sections
-    for name in ("certified",):
+    for name in _SHOWN:
         for table in sections[name].tables() if name in sections else ():
-            say(table.caption)
+            say(table.caption or sections[name].title)
             show_page_table(table)
     show_findings(run.findings)
     say(f"\nwritten to {run.folder}: report.html, evidence/, tables/, figures/, logs/")

@@ -36,8 +36,12 @@ class Column:
 COMMON = (
     Column("id", "text", "The sample's id."),
     Column("group", "text", "The group that it belongs to (patient, author), where there are groups."),
-    Column("label", "int", "Its class; not there where labels are numbers."),
-    Column("prediction", "int", "The classifier's answer; -1 where it abstains; not there where labels are numbers."),
+    Column("label", "int", "Its class; not there where labels are numbers, or were not told."),
+    Column(
+        "prediction",
+        "int",
+        "The classifier's answer; -1 where it abstains; not there where labels are numbers, or it was not told.",
+    ),
     Column("correct", "bool", "Whether the answer is the label; not there where labels are numbers."),
     Column("seconds", "float", "Time that the sample took."),
 )

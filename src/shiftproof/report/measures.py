@@ -86,7 +86,8 @@ def measures_of(evidence: Evidence, model: str) -> list[Measure]:
     attacked = list(_attacked(rows, model))
     every = [*_clean(rows, model), *attacked, *_corrupted(rows, model), *_certified(rows, model, attacked)]
     seen = {domain: rows.where(domain=domain).seen_in_training for domain in rows.distinct("domain")}
-    every = [replace(one, seen=seen) for one in every]
+    imported = any(one.fact("imported") for one in rows)
+    every = [replace(one, seen=seen, imported=imported) for one in every]
     return sorted(every, key=lambda one: get_args(Kind).index(one.kind))
 
 
@@ -140,7 +141,6 @@ def _certified(rows: Evidence, model: str, attacked: Sequence[Measure]) -> Itera
                 radius,
                 first.noise,
                 first.alpha,
-                imported=first.imported,
             )
 
 

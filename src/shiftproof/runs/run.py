@@ -256,7 +256,9 @@ def _roles(study: Study, sources: Sequence[str]) -> str:
 def _files(record: Mapping[str, Any]) -> dict[str, str]:
     """The files that a run was made of, with their hashes."""
     files = (record.get("imported") or {}).get("files", [])
-    return {"files": "; ".join(f"{one['name']} (sha256 {one['sha256'][:16]})" for one in files)} if files else {}
+    more = f"; and {len(files) - 12} more, which run.json lists" if len(files) > 12 else ""
+    named = "; ".join(f"{one['name']} (sha256 {one['sha256'][:16]})" for one in files[:12])
+    return {"files": f"{named}{more}"} if files else {}
 
 
 def _seeds(study: Study) -> str:

@@ -235,7 +235,7 @@ def _faults(
 
 def _faults_inside(file: StoredFile) -> Iterator[tuple[str, str]]:
     """What is wrong with a file of evidence by itself."""
-    judged = [one for one in file.evidence if "correct" in one]
+    judged = [one for one in file.evidence if "correct" in one and "prediction" in one]
     if any((one["correct"] != (one["prediction"] == one["label"])).any() for one in judged):
         yield "correct-differs", "rows are called right or wrong that are not"
     if not file.untouched:

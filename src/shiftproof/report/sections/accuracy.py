@@ -75,8 +75,9 @@ def accuracy_chart(table: AccuracyTable, classes: int) -> Chart:
         for domain, e in row.accuracy.items()
     ]
     places = by_domain(domains, models)
+    # how many classes there are may not be known of what was imported
     guess = layer(
-        [{"guess": 1 / classes}],
+        [{"guess": 1 / classes}] if classes else [],
         {"type": "rule", "strokeDash": [4, 4], "color": SOFT},
         y={"field": "guess", "type": "quantitative"},
     )

@@ -1,4 +1,4 @@
-"""Others' results as runs: logs of certificates that somebody has published."""
+"""Others' results as runs: logs of certificates, robust flags and accuracies that somebody has published."""
 
 from shiftproof.runs.imports.folder import import_results
 

@@ -11,8 +11,10 @@ from shiftproof.errors import DataError, UsageError
 from shiftproof.evidence import Evidence
 from shiftproof.runs.identity import digest
 from shiftproof.runs.imports.certificate_log import read_certificate_log
+from shiftproof.runs.imports.domainbed import read_sweep
 from shiftproof.runs.imports.parts import ImportedFile, Part
 from shiftproof.runs.imports.recognise import kind_of
+from shiftproof.runs.imports.robust_flags import read_robust_flags
 from shiftproof.types import Finding
 
 __all__ = ["Imports", "collect"]
@@ -98,14 +100,18 @@ class Imports:
 
 def collect(files: Sequence[ImportedFile]) -> Imports:
     """The measurements of all files; refuses what can't be of one run."""
-    parts = [part for file in files for part in _parts(file)]
+    sweep = [file for file in files if kind_of(file.name, file.content) == "domainbed"]
+    if sweep and len(sweep) < len(files):
+        other = next(file for file in files if file not in sweep)
+        raise UsageError(f"{sweep[0].name} is of DomainBed and {other.name} is not; import each kind by itself")
+    parts = read_sweep(sweep) if sweep else [part for file in files for part in _parts(file)]
     names: dict[tuple[str, str, str], str] = {}
     for part in parts:
         file = str(part.measurement.fact("imported"))
         if part.key in names:
             raise UsageError(
-                f"{names[part.key]} and {file} are both called {part.key[0]!r} on {part.key[1]!r}; name each: --model a,b or "
-                "--domain a,b, in the order of the files"
+                f"{names[part.key]} and {file} are both called {part.key[0]!r} on {part.key[1]!r}; name each: --model "
+                "a,b or --domain a,b, in the order of the files"
             )
         names[part.key] = file
     imports = Imports(tuple(files), tuple(parts))
@@ -114,8 +120,9 @@ def collect(files: Sequence[ImportedFile]) -> Imports:
 
 
 def _parts(file: ImportedFile) -> list[Part]:
-    readers = {"certificates": lambda: [read_certificate_log(file)]}
-    return readers[kind_of(file.name, file.content)]()
+    if kind_of(file.name, file.content) == "robust-flags":
+        return read_robust_flags(file)
+    return [read_certificate_log(file)]
 
 
 def _check_labels(evidence: Evidence) -> None:

@@ -15,14 +15,14 @@ from shiftproof.runs.environment import environment
 from shiftproof.runs.identity import digest
 from shiftproof.runs.imported import IMPORTED
 from shiftproof.runs.imports.collect import Imports, collect
-from shiftproof.runs.imports.parts import ImportedFile, Part
+from shiftproof.runs.imports.parts import ImportedFile
 from shiftproof.runs.imports.recognise import read_bytes
 from shiftproof.runs.imports.told import Told, one_for_each
 from shiftproof.runs.record import FORMAT, continue_record, read_record, write_record
 from shiftproof.runs.run import Run, open_run
 from shiftproof.runs.spec import Study
 
-__all__ = ["copies_in", "identity_of_part", "import_results"]
+__all__ = ["import_results"]
 
 PROTOCOL = {"split": "as whoever wrote the files has chosen"}
 """How samples are chosen, in every run that was imported."""
@@ -43,11 +43,13 @@ def import_results(
     out: Path | str | None = None,
     command: str = "",
 ) -> Run:
-    """A run of others' results: logs of certificates, one for each model and domain.
+    """A run of others' results: logs of certificates, flags that say which samples withstood an attack, or sweeps of
+    DomainBed (results.jsonl), whose algorithms are the models and whose data sets name the domains.
 
     What is told of the files is one value for all of them, or one for each: names of `model` (the file's name unless
     told) and `domain` ("imported"), the `norm` of radii, and what a log does not say, `alpha`, `sigma` and `n` (votes);
-    with these, radii are checked against what so many votes can certify. `held_out` says that the samples served
+    with these, radii are checked against what so many votes can certify. Robust flags, a state of AutoAttack or an
+    array of numpy, are within a `threat` such as "linf:8/255". `held_out` says that the samples served
     neither training nor selection, `target` which domains training left out. Nothing of a certificate can be checked
     here, which the report and `verify` say. The same files and options are the same run, in the same folder.
 
@@ -70,7 +72,9 @@ def import_results(
     told = [Told(**dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
     files = [ImportedFile(path.name, read_bytes(path), one) for path, one in zip(named, told, strict=True)]
     imports = collect(files)
-    study = _study(imports, _targets(target, imports.domains))
+    # in a sweep of DomainBed every domain was left out by some training
+    swept = all(part.probe.name == "trials" for part in imports.parts)
+    study = _study(imports, imports.domains if swept else _targets(target, imports.domains))
     identity = _identity(imports, study)
     folder = as_path("out", out) if out else Path("runs") / f"import-{digest(identity)}"
     check_writable(folder)
@@ -119,13 +123,14 @@ def _identity(imports: Imports, study: Study) -> dict[str, Any]:
 def _fill_folder(folder: Path, imports: Imports, study: Study, identity: Mapping[str, Any], command: str) -> None:
     """Write what is not there yet: run.json first, so that a call that was killed is continued by the next one."""
     record = _open_record(folder, imports, study, identity, command)
-    for file, path in zip(imports.files, copies_in(folder, imports.files), strict=True):
+    for file, path in zip(imports.files, _copies_in(folder, imports.files), strict=True):
         if not path.is_file() or path.read_bytes() != file.content:
             write_atomically(path, file.content)
     store = EvidenceStore(folder / "evidence")
     for part in imports.parts:
         model, domain, setting = part.key
-        path, asked = store.path(model, domain, part.probe.name, setting), identity_of_part(part, imports)
+        path = store.path(model, domain, part.probe.name, setting)
+        asked = {"imported": list(part.sha256), "probe": repr(part.probe)}
         if store.finished(path, asked) is None:
             store.finish(path, Evidence([part.measurement]), asked)
     if "finished" not in record:
@@ -165,7 +170,7 @@ def _new_record(imports: Imports, study: Study, identity: Mapping[str, Any], com
         "imported": {
             "files": [
                 {"name": file.name, "copy": path.as_posix(), "sha256": file.sha256, "told": file.told.to_config()}
-                for file, path in zip(imports.files, copies_in(Path(), imports.files), strict=True)
+                for file, path in zip(imports.files, _copies_in(Path(), imports.files), strict=True)
             ],
             "measurements": [list(part.key) for part in imports.parts],
         },
@@ -185,15 +190,9 @@ def _new_record(imports: Imports, study: Study, identity: Mapping[str, Any], com
     }
 
 
-def copies_in(folder: Path, files: Sequence[ImportedFile]) -> list[Path]:
+def _copies_in(folder: Path, files: Sequence[ImportedFile]) -> list[Path]:
     """Where a run keeps the files that it was made of, unchanged."""
     return [folder / "imported" / f"{file.sha256[:8]}-{slug(file.name)}" for file in files]
-
-
-def identity_of_part(part: Part, imports: Imports) -> dict[str, Any]:
-    """What the evidence of a part answers: the measurement of a file with this content."""
-    name = part.measurement.fact("imported")
-    return {"imported": sorted(file.sha256 for file in imports.files if file.name == name), "probe": repr(part.probe)}
 
 
 def _now() -> str:

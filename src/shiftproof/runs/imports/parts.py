@@ -50,10 +50,11 @@ class ImportedFile:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One measurement that was imported, and what was found about it."""
+    """One measurement that was imported, the hashes of the files that gave it, and what was found about it."""
 
     probe: ImportedProbe
     measurement: Measurement
+    sha256: tuple[str, ...]
     findings: Sequence[Finding] = ()
 
     @property
@@ -87,7 +88,7 @@ def make_part(
         "seen_in_training": file.told.seen_in_training,
         "imported": file.name,
     }
-    return Part(probe, Measurement.of({**common, **facts}, values, columns), tuple(findings))
+    return Part(probe, Measurement.of({**common, **facts}, values, columns), (file.sha256,), tuple(findings))
 
 
 def sampled_as(ids: NDArray[np.object_]) -> tuple[str, str]:
