@@ -246,6 +246,9 @@ def _is_count(value: Any) -> bool:
 def _roles(study: Study, sources: Sequence[str]) -> str:
     """What the domains were for: trained on and left out, or, where the run trains nothing, only measured."""
     names, targets = ", ".join(sources), ", ".join(study.targets)
+    if isinstance(study.data, ImportedData):
+        several = "; ".join(f"{role} {some}" for role, some in (("domains", names), ("targets", targets)) if some)
+        return f"{several}; nothing was measured in this run"
     if study.trains:
         return f"trained on {names}; {f'left out: {targets}' if targets else 'no domain was left out'}"
     several = "targets" if len(study.targets) > 1 else "target"
@@ -274,7 +277,7 @@ def _noise(study: Study, record: dict[str, Any]) -> str:
 def _which(study: Study, samples: dict[str, dict[str, Any]]) -> str:
     """Which samples of each domain were measured, in words."""
     if isinstance(study.data, ImportedData):
-        return "; ".join(f"{domain}: {one['n']:,} samples, {one['sampled']}" for domain, one in samples.items())
+        return "; ".join(f"{domain}: {one['n']:,} rows, {one['sampled']}" for domain, one in samples.items())
     chosen = f"at random by sample seed {study.sample_seed}"
     return "; ".join(
         f"{domain}: {one['n']:,} of {one['split']}{'' if one['sampled'] == 'all' else f', {chosen}'}"

@@ -85,6 +85,6 @@ def accuracy_chart(table: AccuracyTable, classes: int) -> Chart:
     return make_chart(
         "accuracy",
         [guess, intervals(values, **places), dots],
-        words="Dots are measured accuracies, bars 95 % intervals; the dashed line is guessing.",
+        words=f"Dots are measured accuracies, bars 95 % intervals{'; the dashed line is guessing' if classes else ''}.",
         width=max(420, min(860, 230 * len(domains))),
     )

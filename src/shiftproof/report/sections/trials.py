@@ -23,7 +23,7 @@ class Trials(Section):
     """Imported accuracies on domains that training left out: means over trials, by data set."""
 
     title = "Accuracy of every trial, imported"
-    order = 1000
+    order = 720
 
     def applies(self) -> bool:
         """Whether accuracies of trials were imported."""

@@ -99,7 +99,7 @@ def _study(imports: Imports, targets: Sequence[str]) -> Study:
     document = {
         "name": "import",
         "title": f"Imported results of {count} file{'s' if count > 1 else ''}",
-        "about": "Made of files that others wrote. Nothing was measured here, and no model is here to check it.",
+        "about": "Made of files that others wrote: nothing of it was measured here, or can be checked.",
         "data": IMPORTED,
         **({"target": list(targets)} if targets else {}),
         "models": models,

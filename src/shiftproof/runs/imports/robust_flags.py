@@ -49,7 +49,7 @@ def read_robust_flags(file: ImportedFile) -> list[Part]:
     attack = ", ".join(flags.attacks) or "an attack that is not named"
     facts: dict[str, Any] = {
         "sampled": sampled,
-        "title": f"attack, {ball}, imported",
+        "title": f"attack, {ball}",
         "threat": ball.kind,
         "norm": ball.norm,
         "units": ball.units,
