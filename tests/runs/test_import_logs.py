@@ -198,6 +198,33 @@ def test_models_that_were_measured_on_different_domains(tmp_path: Path) -> None:
     assert run.samples["y"]["seen_in_training"] == {"b": "unknown"}
 
 
+def test_numbers_of_edits_are_whole(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "a.tsv", ["0\t1\t1\t2.000000\t1\t0", "1\t1\t1\t0.000000\t1\t0"])
+    series = import_results(path, norm="edits", out=tmp_path / "run").content().series[0]
+    # at all, one edit, two, three
+    assert series.curve(np.arange(4.0)).tolist() == [1.0, 0.5, 0.5, 0.0]
+    assert series.mean_radius() == 1.0
+
+
+def test_shift_curves_of_a_log_that_says_enough(tmp_path: Path) -> None:
+    rows = [f"{i}\t{i % 2}\t{i % 2}\t{0.5 + 0.001 * i:.3f}\t1\t0" for i in range(400)]
+    path = write_log(tmp_path / "a.tsv", rows)
+    told: dict[str, Any] = {"alpha": 0.001, "held_out": True}
+    (around,) = import_results(path, **told, out=tmp_path / "run").content().around
+    assert around.refusal == ""
+    # nothing is guaranteed beyond the average certified radius
+    assert 0 < float(around.at(0.1)) < 1
+    assert 0 < around.ends < 0.6995
+    scattered = write_log(tmp_path / "b.tsv", [rows[0], rows[3], rows[4]])
+    for changes, file, sentence in [
+        ({"held_out": False}, path, "may have been trained on"),
+        ({"alpha": None}, path, "was not stated"),
+        ({}, scattered, "how these samples were chosen is not known"),
+    ]:
+        (around,) = import_results(file, **told | changes, out=tmp_path / sentence[-5:]).content().around
+        assert sentence in around.refusal
+
+
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [

@@ -54,8 +54,9 @@ class Measurement:
 
     `facts` hold for all samples: model, domain, probe, setting, title, classifier (base | smoothed | adapted | latent |
     median: a statement about one is not a statement about another), seed, train_seed (where a model was trained with
-    several), precision, sampled (all | simple | balanced), seen_in_training and chose_weights (no | unknown | yes), and
-    what the probe adds (norm, units, eps, alpha, guarantee ...). `table` is an Arrow table with a row a sample.
+    several), precision, sampled (all | simple | balanced; of what others measured also systematic | unknown),
+    seen_in_training and chose_weights (no | unknown | yes), imported (the file, of what others measured), and what the
+    probe adds (norm, units, eps, alpha, guarantee ...). `table` is an Arrow table with a row a sample.
     """
 
     facts: Mapping[str, Any]

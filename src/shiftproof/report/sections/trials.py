@@ -59,7 +59,7 @@ class Trials(Section):
             cells = [_cell(measured[name]["accuracy"]) if name in measured else Cell("-") for name in domains]
             whole = [_mean_by_trial(list(measured.values()), metric) for metric in _METRICS]
             # a mean over some of the domains is not comparable with one over all
-            complete = len(measured) == len(domains)
+            complete = len(measured) == len(domains) and bool(len(whole[0]))
             means = [_cell(values, metric == "gap") for values, metric in zip(whole, _METRICS, strict=True)]
             means = means if complete else [Cell("-")] * len(whole)
             rows.append(Row([Cell(str(model), strong=True), *cells, *means]))

@@ -155,7 +155,7 @@ def _open_record(
 def _new_record(imports: Imports, study: Study, identity: Mapping[str, Any], command: str) -> dict[str, Any]:
     known = {
         model: {
-            one.domain: {name: one.fact(name) for name in ("sampled", "seen_in_training")}
+            one.domain: {name: one.fact(name) for name in ("sampled", "seen_in_training", "chose_weights")}
             for one in imports.evidence.where(model=model)
         }
         for model in study.models

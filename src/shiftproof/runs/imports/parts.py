@@ -85,7 +85,8 @@ def make_part(
         "seed": 0,
         "precision": "",
         "sampled": "all",
-        "seen_in_training": file.told.seen_in_training,
+        "seen_in_training": file.told.seen,
+        "chose_weights": file.told.seen,
         "imported": file.name,
     }
     return Part(probe, Measurement.of({**common, **facts}, values, columns), (file.sha256,), tuple(findings))

@@ -54,8 +54,8 @@ class Told:
                 raise UsageError(f"the name of a {what} is empty")
 
     @property
-    def seen_in_training(self) -> str:
-        """no | unknown."""
+    def seen(self) -> str:
+        """no | unknown: whether the samples served training, or decided which weights were kept."""
         return "no" if self.held_out else "unknown"
 
     @property
