@@ -136,4 +136,5 @@ def test_public_names_exist_and_are_documented(name: str) -> None:
 
 
 def test_the_public_surface_stays_small() -> None:
-    assert len(shiftproof.__all__) <= 30
+    # the design names 33: about 25 things to call, and the modules that complete in an editor
+    assert len(shiftproof.__all__) <= 33

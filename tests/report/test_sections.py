@@ -60,6 +60,7 @@ def measured(section: str) -> Iterator[Measurement]:
     distance, latent = (Column(name, "float", "") for name in ("distance", "latent_distance"))
     losses = tuple(Column(name, "float", "") for name in ("loss_change", "loss_bound"))
     hidden = tuple(Column(name, "float", "") for name in ("hidden_change", "hidden_cosine"))
+    trials = tuple(Column(name, "float", "") for name in ("accuracy", "source_accuracy"))
     scores = tuple(Column(name, "float", "") for name in ("truth", "predicted"))
     for domain, right in zip(DOMAINS, (36, 24), strict=True):
         yield measurement(domain, "clean", right)
@@ -97,6 +98,9 @@ def measured(section: str) -> Iterator[Measurement]:
         elif section == "scores":
             facts = {"truth": np.arange(N) / 10, "predicted": np.arange(N) / 10 + (np.arange(N) % 7 > 3)}
             yield measurement(domain, "score", right, scores, **facts)
+        elif section == "trials":
+            facts = {"dataset": "PACS", "accuracy": 0.5, "source_accuracy": 0.6}
+            yield measurement(domain, "trials", right, trials, **facts)
         elif section == "probe-accuracy":
             yield measurement(domain, "noisy", right - 2, title="under noise, gaussian 0.25")
 

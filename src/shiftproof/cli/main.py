@@ -21,6 +21,7 @@ from shiftproof.cli import (
     doctor,
     estimate,
     explain,
+    import_,
     ls,
     report,
     run,
@@ -47,8 +48,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for verb in (audit, run, train, certify, attack, corrupt, explain, verify, report, estimate, validate, ls, doctor):
-    app.command(name=verb.__name__.rsplit(".", 1)[-1])(verb.command)
+for verb in (
+    audit,
+    run,
+    train,
+    certify,
+    attack,
+    corrupt,
+    explain,
+    verify,
+    report,
+    import_,
+    estimate,
+    validate,
+    ls,
+    doctor,
+):
+    # a module can't be called by a word of the language
+    app.command(name=verb.__name__.rsplit(".", 1)[-1].rstrip("_"))(verb.command)
 app.add_typer(data.app, name="data")
 
 

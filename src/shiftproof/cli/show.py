@@ -33,6 +33,7 @@ __all__ = [
     "show_json",
     "show_measures",
     "show_outcomes",
+    "show_page_table",
     "show_scores",
     "show_table",
 ]
@@ -83,22 +84,22 @@ def show_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
 
 def show_measures(table: SideBySide) -> None:
     """Everything that was measured, one row each, on every domain; what is guaranteed says so."""
-    _show_page_table(table.to_table({}))
+    show_page_table(table.to_table({}))
     if table.note:
         typer.echo(f"{table.note}.\n")
 
 
 def show_accuracy(table: AccuracyTable) -> None:
     """Accuracy per model and domain, each with its interval below it."""
-    _show_page_table(table.to_table("accuracy", {}))
+    show_page_table(table.to_table("accuracy", {}))
 
 
 def show_scores(table: ScoreTable) -> None:
     """Correlations and errors per model and domain, each with its interval below it."""
-    _show_page_table(table.to_table("scores", {}))
+    show_page_table(table.to_table("scores", {}))
 
 
-def _show_page_table(table: Table) -> None:
+def show_page_table(table: Table) -> None:
     """A table of the report on stdout: the same rows, columns and words as on the page."""
     from rich import box
     from rich.table import Table as RichTable

@@ -26,7 +26,7 @@ CERTIFICATE = (
     Column("n", "int", "Votes in all."),
     Column("p_lower", "float", "Lower bound on the probability of the chosen class."),
     Column("p_upper", "float", "Upper bound on that of the runner-up."),
-    Column("bound", "text", "Which bound gave these: clopper-pearson | sequence | exact | none."),
+    Column("bound", "text", "Which bound gave these: clopper-pearson | sequence | exact | none | imported."),
     Column("off_grid", "float", "How far the sample was from the grid of the noise; taken off the radius."),
     Column("margin", "float", "Of certificates that count no votes: the margin, over the constant."),
     Column("parts", "text", "Of certificates that rest on several smoothed classifiers: the votes of each, as JSON."),

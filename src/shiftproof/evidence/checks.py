@@ -32,6 +32,8 @@ def constant_findings(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _is_constant(one: Measurement) -> bool:
+    if "prediction" not in one:
+        return False
     return len(set(one["prediction"].tolist()) - {-1}) == 1 and len(set(one["label"].tolist())) > 1
 
 

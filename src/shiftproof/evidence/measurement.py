@@ -36,8 +36,12 @@ class Column:
 COMMON = (
     Column("id", "text", "The sample's id."),
     Column("group", "text", "The group that it belongs to (patient, author), where there are groups."),
-    Column("label", "int", "Its class; not there where labels are numbers."),
-    Column("prediction", "int", "The classifier's answer; -1 where it abstains; not there where labels are numbers."),
+    Column("label", "int", "Its class; not there where labels are numbers, or were not told."),
+    Column(
+        "prediction",
+        "int",
+        "The classifier's answer; -1 where it abstains; not there where labels are numbers, or it was not told.",
+    ),
     Column("correct", "bool", "Whether the answer is the label; not there where labels are numbers."),
     Column("seconds", "float", "Time that the sample took."),
 )
@@ -50,8 +54,9 @@ class Measurement:
 
     `facts` hold for all samples: model, domain, probe, setting, title, classifier (base | smoothed | adapted | latent |
     median: a statement about one is not a statement about another), seed, train_seed (where a model was trained with
-    several), precision, sampled (all | simple | balanced), seen_in_training and chose_weights (no | unknown | yes), and
-    what the probe adds (norm, units, eps, alpha, guarantee ...). `table` is an Arrow table with a row a sample.
+    several), precision, sampled (all | simple | balanced; of what others measured also systematic | unknown),
+    seen_in_training and chose_weights (no | unknown | yes), imported (the file, of what others measured), and what the
+    probe adds (norm, units, eps, alpha, guarantee ...). `table` is an Arrow table with a row a sample.
     """
 
     facts: Mapping[str, Any]

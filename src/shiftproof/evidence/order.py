@@ -83,6 +83,8 @@ def _attacked_and_clean(part: Evidence, name: str) -> Iterator[Finding]:
 
 def _compared(held: Measurement, other: Measurement, name: str, title: str) -> Iterator[Finding]:
     attacked = other.probe == "attack"
+    if "prediction" not in other:
+        return
     eps = float(other.fact("eps")) if attacked else 0.0
     # in which norm nothing is added to an input does not matter
     if eps > 0 and any(other.fact(name) != held.fact(name) for name in ("norm", "units")):

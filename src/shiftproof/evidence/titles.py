@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from shiftproof.certification.imported import alpha_text
 from shiftproof.evidence.evidence import Evidence
 from shiftproof.evidence.measurement import Measurement
 
@@ -19,7 +20,7 @@ def certificate_titles(evidence: Evidence) -> dict[str, str]:
     alphas = {one.setting: _alpha(one) for one in certified}
     several = len(set(alphas.values()) - {0.0}) > 1
     return {
-        one.setting: f"{one.title}, alpha {alpha:g}" if several and (alpha := alphas[one.setting]) else one.title
+        one.setting: f"{one.title}, {alpha_text(alpha)}" if several and (alpha := alphas[one.setting]) else one.title
         for one in certified
     }
 

@@ -27,6 +27,7 @@ __all__ = [
 
 SHOWN_ELSEWHERE = (
     *("clean", "certify", "counterfactual", "corrupt", "attack", "search", "input-robustness", "hidden-state", "score"),
+    "trials",
 )
 """Probes that have a section of their own."""
 _COLUMNS = ("model", "domain", "role", "metric", "value", "low", "high", "level", "n", "method", "seen_in_training")
@@ -82,13 +83,13 @@ class AccuracyTable:
             model = Cell(row.model, (about.get(row.model, ""),), row.model, strong=True)
             cells = domain_cells(columns, row.accuracy, row.gaps, row.note, strong=self.domains)
             rows.append(Row([model, *cells]))
-        counts = {domain: self.rows[0].accuracy[domain].n for domain in self.domains} if self.rows else {}
+        counts = {domain: e.n for row in reversed(self.rows) for domain, e in row.accuracy.items()}
         headings = [Heading("model"), *domain_headings(columns, self.targets, counts)]
         return Table(name, headings, rows, Records(_COLUMNS, list(self._records())), caption)
 
     def _records(self) -> Iterator[list[Any]]:
         for row in self.rows:
-            numbers = [(domain, "accuracy", row.accuracy[domain], [domain]) for domain in self.domains]
+            numbers = [(name, "accuracy", row.accuracy[name], [name]) for name in self.domains if name in row.accuracy]
             numbers += [(target, "gap", lost, [*self.sources, target]) for target, lost in row.gaps.items()]
             for domain, metric, e, rests_on in numbers:
                 role = "target" if domain in self.targets else "source"
@@ -176,8 +177,11 @@ def domain_cells(
 ) -> list[Cell]:
     """The cells of `domain_columns`: `note` is of the domains that a figure rests on, `strong` are in large print."""
     whole = bool(strong) and set(accuracy) <= {*strong}
+    # not every model of an import was measured everywhere
     return [
-        points_cell(gaps[one.domain], note(one.rests_on), strong=whole)
+        Cell("-")
+        if one.domain not in (gaps if one.gap else accuracy)
+        else points_cell(gaps[one.domain], note(one.rests_on), strong=whole)
         if one.gap
         else percent_cell(accuracy[one.domain], note(one.rests_on), strong=one.domain in strong)
         for one in columns
@@ -188,9 +192,11 @@ def _table(evidence: Evidence, sources: Sequence[str], targets: Sequence[str], s
     domains = (*sources, *targets)
     rows = []
     for model in evidence.distinct("model"):
-        repeats = {domain: one_repeat(evidence, model=model, domain=domain) for domain in domains}
+        places = [domain for domain in domains if len(evidence.where(model=model, domain=domain))]
+        repeats = {domain: one_repeat(evidence, model=model, domain=domain) for domain in places}
         values = {domain: one.values() for domain, one in repeats.items()}
-        accuracy = {domain: estimate(values[domain], exact=not repeats[domain].grouped) for domain in domains}
-        lost = {target: gap([values[source] for source in sources], values[target], seed) for target in targets}
+        accuracy = {domain: estimate(values[domain], exact=not repeats[domain].grouped) for domain in places}
+        here = [values[source] for source in sources if source in values]
+        lost = {target: gap(here, values[target], seed) for target in targets if here and target in values}
         rows.append(AccuracyRow(model, accuracy, lost, {name: one.seen_in_training for name, one in repeats.items()}))
     return AccuracyTable(tuple(sources), tuple(targets), rows)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftproof.certification.imported import IMPORTED, NOT_STATED, alpha_text
 from shiftproof.evidence import Evidence, Measurement, seen_note
 from shiftproof.evidence.certified import NOTHING, curve, mean_credit
 from shiftproof.evidence.titles import certificate_titles
@@ -84,6 +85,16 @@ class Series:
         return float(self.repeats.fact("alpha"))
 
     @property
+    def stated_alpha(self) -> float | None:
+        """The same; None of an imported log that comes without it."""
+        return None if self.alpha >= NOT_STATED else self.alpha
+
+    @cached_property
+    def imported(self) -> bool:
+        """Whether others have logged the certificates, so that there is nothing to check them by."""
+        return bool((self.repeats.column("bound") == IMPORTED).all())
+
+    @property
     def scale(self) -> float:
         """A radius of interest that was fixed before anything was measured."""
         return float(self.repeats.fact("scale"))
@@ -148,7 +159,8 @@ class Series:
     def heading(self) -> str:
         """The certificate, the norm of its radius and its cap if it has one, and alpha."""
         most = f", {size_text(self.cap, self.norm)} at most whatever the votes" if np.isfinite(self.cap) else ""
-        return f"{self.title}, radius in {self.norm} ({self.units}){most}, alpha {self.alpha:g}"
+        note = ": can't be checked here" if self.imported else ""
+        return f"{self.title}, radius in {self.norm} ({self.units}){most}, {alpha_text(self.alpha)}{note}"
 
     @cached_property
     def earned(self) -> FloatArray:
@@ -223,7 +235,7 @@ def by_chart(series: Sequence[Series], targets: Sequence[str]) -> list[list[Seri
     named = [
         replace(
             one,
-            label=f"{one.domain if domains > 1 else one.title}{f', alpha {one.alpha:g}' if levels > 1 else ''}",
+            label=f"{one.domain if domains > 1 else one.title}{f', {alpha_text(one.alpha)}' if levels > 1 else ''}",
         )
         for one in series
     ]
@@ -257,9 +269,10 @@ def figures(one: Series, radii: Sequence[float]) -> dict[str, Any]:
         "certified_accuracy": {radius: e.value for radius, e in at.items()},
         "interval": {radius: [e.low, e.high] for radius, e in at.items()},
         "abstained": one.abstained,
-        "alpha": one.alpha,
+        "alpha": one.stated_alpha,
         "norm": one.norm,
         "units": one.units,
         "guarantee": one.guarantee,
         "seen_in_training": one.seen,
+        "imported": one.imported,
     }

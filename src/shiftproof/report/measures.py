@@ -28,7 +28,7 @@ class Measure:
     `size` is the eps of an attack or the radius of a certificate, in `norm` and `units`; nothing else has one. `alpha`
     is the chance that a certificate is wrong, at most: 0 where nothing is left to chance. `seen` says of each domain
     whether the model was trained on the samples: no | unknown | yes. `relative` says in words how large `size` is,
-    where units alone do not tell.
+    where units alone do not tell. What is `imported` others have measured.
     """
 
     model: str
@@ -43,6 +43,7 @@ class Measure:
     alpha: float = 0.0
     seen: Mapping[str, str] = field(default_factory=dict)
     relative: str = ""
+    imported: bool = False
 
     def seen_in(self, domains: Iterable[str]) -> str:
         """The worst that is known of any of these domains: no | unknown | yes."""
@@ -88,7 +89,8 @@ def measures_of(evidence: Evidence, model: str) -> list[Measure]:
     attacked = list(_attacked(rows, model))
     every = [*_clean(rows, model), *attacked, *_corrupted(rows, model), *_certified(rows, model, attacked)]
     seen = {domain: rows.where(domain=domain).seen_in_training for domain in rows.distinct("domain")}
-    every = [replace(one, seen=seen) for one in every]
+    imported = any(one.fact("imported") for one in rows)
+    every = [replace(one, seen=seen, imported=imported) for one in every]
     return sorted(every, key=lambda one: get_args(Kind).index(one.kind))
 
 

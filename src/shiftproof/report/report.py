@@ -151,6 +151,8 @@ class Report:
         doubts = (
             [f"What follows can't be trusted as it stands, because checks failed: {', '.join(codes)}."] if codes else []
         )
+        if self._imported:
+            doubts.append("What follows was imported: others have measured it, and it can't be checked here.")
         # a robust guess is a guess
         learned = [*shift_findings(self.accuracy, self.labels), *score_findings(self.scores)]
         doubts += [f"What follows says little ({one.message})." for one in learned if one.code == "not-learned"]
@@ -183,6 +185,10 @@ class Report:
         return sorted(findings, key=lambda one: ("fail", "warn", "pass").index(one.level))
 
     @cached_property
+    def _imported(self) -> bool:
+        return any(one.fact("imported") for one in self.evidence)
+
+    @cached_property
     def _order(self) -> list[Finding]:
         return order_summary(self.evidence)
 
@@ -211,7 +217,8 @@ class Report:
                 '"Seen in training" says whether the model was trained on the very samples that a figure rests on: '
                 "unknown, where no record of its training says so. A gap to such figures can be too large."
             )
-        return "No figure rests on a sample that the model was trained on, by its record."
+        by = "as was told on import" if self._imported else "by its record"
+        return f"No figure rests on a sample that the model was trained on, {by}."
 
     def role_of(self, domain: str) -> str:
         """unseen for a target, source for the others."""

@@ -78,11 +78,17 @@ class ShiftSeries:
             return f"these samples {'decided' if chose == 'yes' else 'may have decided'} which weights were kept"
         if any(one.fact("sampled") == "balanced" for one in rows):
             return "samples were balanced by class, so that their shares are not those of the domain"
+        if any(one.fact("sampled") == "unknown" for one in rows):
+            return "how these samples were chosen is not known"
+        if self.series.stated_alpha is None:
+            return "with what probability a certificate is wrong was not stated"
         return ""
 
     @property
     def remedy(self) -> str:
         """What to do about a refusal."""
+        if self.series.imported:
+            return "import it with --alpha, and with --held-out if the samples served neither training nor selection"
         if "weights" in self.refusal:
             return "train with selection last, or mark test rows in a split column"
         return "measure held-out samples of a model whose record says what it was trained on"

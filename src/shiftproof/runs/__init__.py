@@ -2,6 +2,7 @@
 
 from shiftproof.runs.audit import audit
 from shiftproof.runs.engine import run_study
+from shiftproof.runs.imports import import_results
 from shiftproof.runs.run import Run, open_run
 from shiftproof.runs.spec import ModelSpec, Study
 from shiftproof.runs.study_files import find_study, list_studies, parse_study
@@ -12,6 +13,7 @@ __all__ = [
     "Study",
     "audit",
     "find_study",
+    "import_results",
     "list_studies",
     "open_run",
     "parse_study",

@@ -22,6 +22,7 @@ from shiftproof.perturbations.corruptions import CORRUPTIONS
 from shiftproof.perturbations.noise import NOISES
 from shiftproof.probes import PROBES, Probe
 from shiftproof.runs.environment import package_version
+from shiftproof.runs.imported import ImportedData
 
 if TYPE_CHECKING:
     from shiftproof.runs.spec import ModelSpec, Study
@@ -135,7 +136,7 @@ def absent_in(study: Study) -> list[str]:
 
 def can_measure(study: Study) -> bool:
     """Whether the data and the models of a study can be loaded here."""
-    return not isinstance(study.data, AbsentData) and not any(map(_absent_model, study.models.values()))
+    return not isinstance(study.data, AbsentData | ImportedData) and not any(map(_absent_model, study.models.values()))
 
 
 def sentence_of(study: Study, record: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 
+from shiftproof.certification.imported import NOT_STATED
 from shiftproof.certification.logs import Log, write
 from shiftproof.evidence import Evidence, Measurement, slug
 from shiftproof.perturbations.edits import readable_radii
@@ -32,4 +33,5 @@ def certificate_logs(evidence: Evidence) -> dict[str, bytes]:
 def _name(one: Measurement) -> str:
     seed = one.fact("train_seed")
     model = one.model if seed is None else f"{one.model} seed {seed}"
-    return " ".join([model, one.domain, one.title, f"alpha {one.fact('alpha')!r}"])
+    alpha = one.fact("alpha")
+    return " ".join([model, one.domain, one.title, "alpha not stated" if alpha == NOT_STATED else f"alpha {alpha!r}"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 __all__ = ["damaged_entries"]
 
@@ -84,6 +84,18 @@ class _ModelAsItIs(_Entry):
     train: Literal[False]
 
 
+class _ImportedFile(_Entry):
+    name: str
+    copy_: str = Field(alias="copy")
+    sha256: str
+    told: dict[str, Any]
+
+
+class _Imported(_Entry):
+    files: list[_ImportedFile]
+    measurements: list[list[str]]
+
+
 class _Config(_Entry):
     models: dict[str, _ModelAsItIs | _TrainedModel]
 
@@ -113,6 +125,7 @@ class _Record(_Entry):
     examined: list[_Finding] = []
     require: list[str] = []
     radii: list[float] = []
+    imported: _Imported | None = None
     started: str = ""
     finished: str = ""
 

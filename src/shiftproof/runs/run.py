@@ -19,6 +19,7 @@ from shiftproof.report import Report, write_report
 from shiftproof.report.page import FORMATS, render_page
 from shiftproof.report.requirements import Outcome, Requirement
 from shiftproof.runs.absent import Absent, Recorded, sentence_of
+from shiftproof.runs.imported import ImportedData, ImportedProbe, describe_imported
 from shiftproof.runs.log_files import certificate_logs
 from shiftproof.runs.record import read_record
 from shiftproof.runs.spec import Study
@@ -58,6 +59,11 @@ class Run:
             write_atomically(where / name, content)
         return written
 
+    @property
+    def imported(self) -> bool:
+        """Whether it was made of others' results."""
+        return self.record.get("imported") is not None
+
     @cached_property
     def absent(self) -> str:
         """A sentence about what the run was made with and is not installed here; nothing where all is there."""
@@ -85,14 +91,16 @@ class Run:
         found = {}
         for domain, part in self.record.get("parts", {}).items():
             ids = {sample for one in self.evidence.where(domain=domain) for sample in one["id"].tolist()}
-            known = {member: self.record["measured"][member.key][domain] for member in self.study.members}
+            measured = {member: self.record["measured"][member.key] for member in self.study.members}
+            # not every model of an import was measured everywhere
+            known = {member: places[domain] for member, places in measured.items() if domain in places}
             found[domain] = {
                 "n": len(ids),
                 "split": part,
                 "sampled": next(iter(known.values()))["sampled"],
                 "seen_in_training": {
                     name: worst_seen(facts["seen_in_training"] for one, facts in known.items() if one.name == name)
-                    for name in self.study.models
+                    for name in dict.fromkeys(one.name for one in known)
                 },
             }
         return found
@@ -130,6 +138,7 @@ class Run:
             **({"date": str(record["started"]).replace("T", " ")} if "started" in record else {}),
             "study": f"{study.name}, {_seeds(study)}{_noise(study, record)}, hash {record['hash']}",
             "data": f"{study.data.source}; {_roles(study, record['sources'])}",
+            **_files(record),
             **{
                 f"model {name}": _describe(config, [record["selected"].get(m.key) for m in members if m.name == name])
                 for name, config in record["config"]["models"].items()
@@ -174,11 +183,13 @@ def open_run(folder: Path | str, *, unfinished: bool = False) -> Run:
     store = EvidenceStore(folder / "evidence")
     domains = (*record["sources"], *study.targets)
     # in the order in which they were measured, whatever files are called
+    only = None if record.get("imported") is None else [tuple(one) for one in record["imported"]["measurements"]]
     paths = [
         store.path(member.name, domain, probe.name, repr(probe), member.seed)
         for member in study.members
         for probe in study.probes
         for domain in domains
+        if only is None or (member.name, domain, repr(probe)) in only
     ]
     there = [path for path in paths if path.is_file()]
     _check_domains(folder, study, record, measured=bool(there))
@@ -190,7 +201,10 @@ def open_run(folder: Path | str, *, unfinished: bool = False) -> Run:
 def _check_domains(folder: Path, study: Study, record: Mapping[str, Any], measured: bool) -> None:
     """Refuse a record that lacks a domain of its study where the report needs it, or that names another."""
     domains, known = {*record["sources"], *study.targets}, record.get("measured", {})
-    if measured and not all(domains <= set(known.get(member.key, ())) for member in study.members):
+    told = all(domains <= set(known.get(member.key, ())) for member in study.members)
+    if record.get("imported") is not None:
+        told = all(domain in known.get(model, ()) for model, domain, *_ in record["imported"]["measurements"])
+    if measured and not told:
         raise DataError(f"{folder / 'run.json'} is damaged: it does not say of all that was measured how it was chosen")
     counted = all(set(record["labels"].get(name, ())) == set(record["classes"]) for name in domains)
     wrong = [name for name, good in (("labels", counted), ("parts", set(record["parts"]) <= domains)) if not good]
@@ -210,6 +224,8 @@ def texts_path(folder: Path, domain: str) -> Path:
 
 def describe(method: Method) -> str:
     """A method with its numbers and what it was told: how hard an attack tried, how many votes a certificate has."""
+    if isinstance(method, ImportedProbe):
+        return describe_imported(method)
     if isinstance(method, Absent):
         return f"{method.name} (the {method.missing} is not installed)"
     usual = options_of(type(method))
@@ -230,11 +246,22 @@ def _is_count(value: Any) -> bool:
 def _roles(study: Study, sources: Sequence[str]) -> str:
     """What the domains were for: trained on and left out, or, where the run trains nothing, only measured."""
     names, targets = ", ".join(sources), ", ".join(study.targets)
+    if isinstance(study.data, ImportedData):
+        several = "; ".join(f"{role} {some}" for role, some in (("domains", names), ("targets", targets)) if some)
+        return f"{several}; nothing was measured in this run"
     if study.trains:
         return f"trained on {names}; {f'left out: {targets}' if targets else 'no domain was left out'}"
     several = "targets" if len(study.targets) > 1 else "target"
     domains = f"the sources {names} and the {several} {targets}" if targets else names
     return f"measured on {domains}; nothing was trained in this run"
+
+
+def _files(record: Mapping[str, Any]) -> dict[str, str]:
+    """The files that a run was made of, with their hashes."""
+    files = (record.get("imported") or {}).get("files", [])
+    more = f"; and {len(files) - 12} more, which run.json lists" if len(files) > 12 else ""
+    named = "; ".join(f"{one['name']} (sha256 {one['sha256'][:16]})" for one in files[:12])
+    return {"files": f"{named}{more}"} if files else {}
 
 
 def _seeds(study: Study) -> str:
@@ -243,12 +270,14 @@ def _seeds(study: Study) -> str:
 
 def _noise(study: Study, record: dict[str, Any]) -> str:
     """The seed of noise, where it is not the study's."""
-    own = any(not spec.train for spec in study.models.values())
+    own = any(not spec.train for spec in study.models.values()) and not isinstance(study.data, ImportedData)
     return f", seed of the noise {record['noise_seed']}" if own and "noise_seed" in record else ""
 
 
 def _which(study: Study, samples: dict[str, dict[str, Any]]) -> str:
     """Which samples of each domain were measured, in words."""
+    if isinstance(study.data, ImportedData):
+        return "; ".join(f"{domain}: {one['n']:,} rows, {one['sampled']}" for domain, one in samples.items())
     chosen = f"at random by sample seed {study.sample_seed}"
     return "; ".join(
         f"{domain}: {one['n']:,} of {one['split']}{'' if one['sampled'] == 'all' else f', {chosen}'}"

@@ -20,11 +20,13 @@ from shiftproof.models.load import card_of, check_options, check_trained, model_
 from shiftproof.models.networks.architecture import split_options
 from shiftproof.models.outputs import check_copyable
 from shiftproof.models.records import record_of
+from shiftproof.runs.imported import IMPORTED, ImportedData
 
 __all__ = ["GIVEN", "HandedOver", "ModelSource", "as_data", "as_recorded"]
 
 GIVEN = "given"
 """The name of data, or of a model, that was handed over in Python and that no name would find again."""
+_NOT_FOUND = (GIVEN, IMPORTED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +61,8 @@ def as_data(value: Any) -> DataSet:
     name = options.pop("name", None)
     if not isinstance(name, str):
         raise UsageError(f"the data is {value!r}; it should be a name, or a mapping with its name and options")
+    if name == IMPORTED:
+        return ImportedData()
     return HandedOver() if name == GIVEN else data_set(name, options)
 
 
@@ -103,7 +107,7 @@ class ModelSource:
 
     def check(self) -> None:
         """Refuse a name that is none, and options that it does not take; no file is looked at."""
-        if self.name != GIVEN:
+        if self.name not in _NOT_FOUND:
             check_options(self.name, self.options)
 
     def check_trained(self, hint: str) -> None:
@@ -111,7 +115,7 @@ class ModelSource:
         if self.name in MODELS:
             raise UsageError(f"{self.name!r} is a network without training; {hint}")
         self.check()
-        if self.name != GIVEN:
+        if self.name not in _NOT_FOUND:
             check_trained(self.name, self.options)
 
     @property
@@ -134,6 +138,8 @@ class ModelSource:
 
     def load(self, domains: Domains, seed: int = 0) -> nn.Module:
         """The model, for the shape and classes of the data."""
+        if self.name == IMPORTED:
+            raise UsageError("the model of this run is not here: its results were imported")
         if self.name != GIVEN:
             return load_model(self.name, domains, seed=seed, **self.options)
         if self.module is None:

@@ -32,9 +32,10 @@ from shiftproof.models import MODELS
 from shiftproof.objectives import OBJECTIVES, Objective, Recipe
 from shiftproof.objectives.erm import ERM
 from shiftproof.objectives.objective import Selection
-from shiftproof.probes import PROBES, Probe
+from shiftproof.probes import Probe
 from shiftproof.probes.clean import Clean
 from shiftproof.runs.absent import Absent, AbsentData, AbsentObjective, AbsentProbe, Recorded, is_absent
+from shiftproof.runs.imported import as_probe
 from shiftproof.runs.names import Names, TargetNames
 from shiftproof.runs.sources import HandedOver, ModelSource, as_data
 from shiftproof.training.optimisers import check_recipe
@@ -73,7 +74,7 @@ _Written = PlainSerializer(_to_config)
 DataOption = Annotated[DataSet, _made(as_data, AbsentData), _Written]
 ModelOption = Annotated[ModelSource, _made(ModelSource.make), _Written]
 ObjectiveOption = Annotated[Objective, _made(OBJECTIVES.make, AbsentObjective), _Written]
-ProbeOption = Annotated[Probe, _made(PROBES.make, AbsentProbe), _Written]
+ProbeOption = Annotated[Probe, _made(as_probe, AbsentProbe), _Written]
 Seed = Annotated[int, Field(strict=True, ge=0)]
 Count = Annotated[int, Field(strict=True, ge=1)]
 

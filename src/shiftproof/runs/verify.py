@@ -31,6 +31,7 @@ from shiftproof.runs.spec import Member
 from shiftproof.runs.trust import Trust
 from shiftproof.runs.verification import Case, verify
 from shiftproof.runs.verification.measured import attacked_again, clean_again, corrupted_again
+from shiftproof.runs.verify_imported import check_imported
 from shiftproof.runs.verify_record import check_hashes, check_run_json, check_seal
 from shiftproof.runs.verify_texts import check_report
 from shiftproof.types import Finding
@@ -61,6 +62,8 @@ def verify_folder(folder: Path, *, seed: int, part: int = 24, trust: Trust = NOT
             yield Finding("fail" if needed else "warn", "not-installed", run.absent)
         if not can_measure(run.study):
             yield from _of_evidence(run)
+            if run.imported:
+                yield from check_imported(run)
             return
         # of models there are copies: no published weights are fetched
         named = [(one.model.name, {**one.model.options, "pretrained": False}) for one in run.study.models.values()]
@@ -232,7 +235,7 @@ def _faults(
 
 def _faults_inside(file: StoredFile) -> Iterator[tuple[str, str]]:
     """What is wrong with a file of evidence by itself."""
-    judged = [one for one in file.evidence if "correct" in one]
+    judged = [one for one in file.evidence if "correct" in one and "prediction" in one]
     if any((one["correct"] != (one["prediction"] == one["label"])).any() for one in judged):
         yield "correct-differs", "rows are called right or wrong that are not"
     if not file.untouched:

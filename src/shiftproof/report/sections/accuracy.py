@@ -75,8 +75,9 @@ def accuracy_chart(table: AccuracyTable, classes: int) -> Chart:
         for domain, e in row.accuracy.items()
     ]
     places = by_domain(domains, models)
+    # how many classes there are may not be known of what was imported
     guess = layer(
-        [{"guess": 1 / classes}],
+        [{"guess": 1 / classes}] if classes else [],
         {"type": "rule", "strokeDash": [4, 4], "color": SOFT},
         y={"field": "guess", "type": "quantitative"},
     )
@@ -84,6 +85,6 @@ def accuracy_chart(table: AccuracyTable, classes: int) -> Chart:
     return make_chart(
         "accuracy",
         [guess, intervals(values, **places), dots],
-        words="Dots are measured accuracies, bars 95 % intervals; the dashed line is guessing.",
+        words=f"Dots are measured accuracies, bars 95 % intervals{'; the dashed line is guessing' if classes else ''}.",
         width=max(420, min(860, 230 * len(domains))),
     )

@@ -121,7 +121,8 @@ class Around(Section):
                 f"{one.first.mean_reach:.3f}",
             ]
             name = self.report.row_name(one.model, one.domain, n)
-            rows.append(Row([name, *map(Cell, figures)], tint=one.domain in self.report.targets, mark=True))
+            unseen = one.domain in self.report.targets
+            rows.append(Row([name, *map(Cell, figures)], tint=unseen, mark=not one.series.imported))
             records += list(_records(one, eps))
         return Table(
             "around", [Heading("model, domain"), *heads, *others], rows, Records(_COLUMNS, records), series[0].title
@@ -139,7 +140,8 @@ def headline(series: Sequence[ShiftSeries]) -> str:
 
 
 def _where(one: ShiftSeries) -> str:
-    return f"distances in {one.norm} ({one.units})"
+    note = ": can't be checked here" if one.series.imported else ""
+    return f"distances in {one.norm} ({one.units}){note}"
 
 
 def _refusals(series: Sequence[ShiftSeries]) -> list[str]:

@@ -128,11 +128,12 @@ class Attacked:
 
     def median_distance(self, size: float) -> tuple[float | None, int]:
         """Of the samples that the attack has overturned, and how many they are; None if there are none."""
-        distances = []
+        distances: list[float] = []
         for after, before in self.attacks[size].pairs(self.before):
             right = dict(zip(before["id"].tolist(), before["correct"].tolist(), strict=True))
             overturned = np.array([right[sample] for sample in after["id"].tolist()], bool) & ~after["correct"]
-            distances += after["distance"][overturned].tolist()
+            # of what was imported, nobody knows how far it went
+            distances += after["distance"][overturned].tolist() if "distance" in after else []
         return (float(np.median(distances)), len(distances)) if distances else (None, 0)
 
     def figures(self) -> dict[str, Any]:

@@ -66,7 +66,8 @@ class Certified(Section):
 
     def words(self) -> list[str]:
         """What holds for all certificates of the report together."""
-        return [*([TOGETHER] if any(one.alpha for one in self.report.series) else []), *self.report.seed_words]
+        sampled = any(one.alpha and not one.imported for one in self.report.series)
+        return [*([TOGETHER] if sampled else []), *self.report.seed_words]
 
     def to_json(self) -> list[dict[str, Any]]:
         """All figures of every model, domain and setting."""
@@ -101,9 +102,10 @@ class Certified(Section):
     def _words(self, series: Sequence[Series]) -> str:
         first = series[0]
         who = "classifier itself" if first.classifier == "base" else f"{first.classifier} classifier"
+        stays = "by what others have logged stays right" if first.imported else "provably stays right"
         words = [
-            f"Certified accuracy: the part of all samples on which the {who} is right and provably stays right within "
-            f"the radius ({first.norm}, {first.units}).",
+            f"Certified accuracy: the part of all samples on which the {who} is right and {stays} within the radius "
+            f"({first.norm}, {first.units}).",
             f"Small figures are 95 % intervals, in percent{', for this noise' if first.alpha else ''}.",
         ]
         if any(one.biased for one in series):
@@ -117,7 +119,8 @@ class Certified(Section):
 
 
 def _records(one: Series, radii: Sequence[float]) -> Iterator[list[Any]]:
-    head = [one.model, one.domain, one.title, one.norm, one.alpha]
+    alpha = "not stated" if one.stated_alpha is None else one.alpha
+    head = [one.model, one.domain, one.title, one.norm, alpha]
     for radius in radii:
         e = one.at(radius)
         yield [*head, "certified accuracy", radius, e.value, e.low, e.high, e.n, one.seen]

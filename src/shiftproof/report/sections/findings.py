@@ -48,14 +48,19 @@ def shift_findings(table: AccuracyTable, labels: Mapping[str, Mapping[str, int]]
             "warn", "no-target", "there is no target domain: nothing is known of a domain that was not trained on"
         )
     for row in table.rows:
-        trained = _trained(row, table.sources, table.domains)
-        if all(row.accuracy[source].low <= _constant(source, table.sources, labels) for source in table.sources):
+        sources = [source for source in table.sources if source in row.accuracy]
+        if not sources:
+            continue
+        trained = _trained(row, sources, table.domains)
+        # of what was imported, labels may not be known
+        known = all(sum(labels[source].values()) for source in sources)
+        if known and all(row.accuracy[source].low <= _constant(source, sources, labels) for source in sources):
             message = f"{trained} can't be told from always answering with one class"
             yield Finding("warn", "not-learned", message)
         elif not table.targets:
-            yield Finding("pass", "learned", trained)
+            yield from [Finding("pass", "learned", trained)] if known else []
         else:
-            yield from (_finding(row, table.sources, target, len(labels[target])) for target in table.targets)
+            yield from (_finding(row, sources, target, len(labels[target])) for target in row.gaps)
 
 
 def score_findings(table: ScoreTable) -> Iterator[Finding]:
@@ -89,7 +94,7 @@ def _trained(row: AccuracyRow, sources: Sequence[str], rests_on: Sequence[str]) 
 
 
 def _finding(row: AccuracyRow, sources: Sequence[str], target: str, classes: int) -> Finding:
-    there, lost, guessing = row.accuracy[target], row.gaps[target], 1 / classes
+    there, lost, guessing = row.accuracy[target], row.gaps[target], 1 / classes if classes else 0.0
     measured = f"{_trained(row, sources, (*sources, target))}, {there.value:.0%} on {target}"
     size = _size(lost)
     if lost.low > 0 and there.high < guessing:

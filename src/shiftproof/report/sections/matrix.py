@@ -137,12 +137,17 @@ def matrices_of(evidence: Evidence, sources: Sequence[str], targets: Sequence[st
         measured = [(0.0, clean[key]) for key in keys if key in clean]
         measured += [(one.size, one) for one in attacked]
         unseen = {"unseen" if len(targets) == 1 else f"unseen: {target}": [target] for target in targets}
-        roles = {"sources": list(sources), **unseen}
+        roles = {role: names for role, names in {"sources": list(sources), **unseen}.items() if names}
         cells: dict[tuple[str, float], list[Measure]] = {}
         for size, one in measured:
             cells.setdefault((one.model, size), []).append(one)
         values = {
-            role: {cell: worst_of(some, domains) for cell, some in cells.items()} for role, domains in roles.items()
+            role: {
+                cell: worst_of(some, domains)
+                for cell, some in cells.items()
+                if all(set(domains) <= set(one.samples) for one in some)
+            }
+            for role, domains in roles.items()
         }
         models = tuple(dict.fromkeys(one.model for one in attacked))
         columns = tuple(sorted({size for size, _ in measured}))

@@ -52,7 +52,8 @@ class SideBySide:
         if not self.beyond or not self.rows:
             return ""
         first = self.rows[0].accuracy
-        counts = ", ".join(f"{domain} {first[domain].n} of {count}" for domain, count in self.beyond.items())
+        shown = {domain: count for domain, count in self.beyond.items() if domain in first}
+        counts = ", ".join(f"{domain} {first[domain].n} of {count}" for domain, count in shown.items())
         return (
             f"Every row is of the samples that all probes measured ({counts}), the first of one order; accuracy "
             "on samples as they are was measured on all"
@@ -66,7 +67,9 @@ class SideBySide:
     @property
     def several(self) -> bool:
         """Whether there is more than one kind of measure, so that something stands side by side."""
-        return len({row.measure.kind for row in self.rows}) > 1
+        kinds = {row.measure.kind for row in self.rows}
+        # an attack alone, as others have left it, is shown nowhere else
+        return len(kinds) > 1 or (kinds == {"attacked"} and any(row.measure.imported for row in self.rows))
 
     def records(self) -> Records:
         """One line for each number, in full."""
@@ -75,7 +78,7 @@ class SideBySide:
         for row in self.rows:
             one = row.measure
             head = [one.model, one.title, one.classifier, one.norm, one.size, one.alpha]
-            numbers = [(domain, row.accuracy[domain], [domain]) for domain in self.domains]
+            numbers = [(domain, row.accuracy[domain], [domain]) for domain in self.domains if domain in row.accuracy]
             for target, lost in row.gaps.items():
                 named = "gap" if len(self.targets) == 1 else f"gap on {target}"
                 numbers.append((named, lost, [*self.sources, target]))
@@ -84,15 +87,16 @@ class SideBySide:
 
     def to_table(self, about: Mapping[str, str]) -> Table:
         """A row for each measure, below the name of its model and what that is about."""
-        counts = {domain: self.rows[0].accuracy[domain].n for domain in self.domains} if self.rows else {}
+        counts = {domain: e.n for row in reversed(self.rows) for domain, e in row.accuracy.items()}
         columns, rows = domain_columns(self.sources, self.targets), []
         for row in self.rows:
             one = row.measure
             guaranteed = one.kind == "certified"
             who = "the model itself" if one.classifier == "base" else f"{one.classifier} classifier"
-            name = Cell(one.title, (f"{'guaranteed' if guaranteed else 'measured'}, {who}", one.relative))
+            how = "imported" if one.imported else "guaranteed" if guaranteed else "measured"
+            name = Cell(one.title, (f"{how}, {who}", one.relative))
             cells = domain_cells(columns, row.accuracy, row.gaps, row.note, strong=self.targets)
-            rows.append(Row([name, *cells], one.model, about.get(one.model, ""), mark=guaranteed))
+            rows.append(Row([name, *cells], one.model, about.get(one.model, ""), mark=guaranteed and not one.imported))
         headings = [Heading("right, of all samples"), *domain_headings(columns, self.targets, counts)]
         return Table("measures", headings, rows, self.records())
 
@@ -129,9 +133,11 @@ def side_by_side(evidence: Evidence, sources: Sequence[str], targets: Sequence[s
     rows = []
     for model in evidence.distinct("model"):
         for measure in measures_of(evidence.where(model=model), model):
-            if set(domains) <= set(measure.samples):
-                lost = {target: measure.gap(sources, target, seed) for target in targets}
-                rows.append(Line(measure, {domain: measure.at(domain) for domain in domains}, lost))
+            places, here = ([name for name in some if name in measure.samples] for some in (domains, sources))
+            # what some models were not measured by is no measure of the study; an import has what there is
+            if places and (measure.imported or len(places) == len(domains)):
+                lost = {name: measure.gap(here, name, seed) for name in targets if here and name in places}
+                rows.append(Line(measure, {domain: measure.at(domain) for domain in places}, lost))
     counts, shared = ({domain: _samples_of(some, domain) for domain in domains} for some in (whole, evidence))
     beyond = {domain: count for domain, count in counts.items() if count != shared[domain]}
     return SideBySide(tuple(sources), tuple(targets), rows, beyond)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shiftproof.certification.imported import alpha_text
 from shiftproof.evidence import Evidence, seen_note
 from shiftproof.perturbations.threat import size_text
 from shiftproof.report.estimates import ratio_difference, repeats_in
@@ -169,8 +170,8 @@ def _elsewhere(shown: Sequence[_Shown], target: str, targets: Sequence[str]) -> 
 def _constant(clean: Evidence, there: Sequence[str]) -> Iterator[str]:
     """A sentence for each domain on which the model gives the same answer to all samples."""
     for one in repeats_in(clean):
-        answers = [len(set(seed["prediction"].tolist())) for seed in one.measurements]
-        if one.domain in there and max(answers) == 1 and len(set(one.first["label"].tolist())) > 1:
+        answers = [len(set(seed["prediction"].tolist())) for seed in one.measurements if "prediction" in seed]
+        if answers and one.domain in there and max(answers) == 1 and len(set(one.first["label"].tolist())) > 1:
             yield f"On {one.domain} it gives one and the same answer to all {len(one.first)} samples."
 
 
@@ -200,12 +201,17 @@ def _of(classifier: str, noise: str, measures: Sequence[Measure]) -> list[_Shown
             _Shown(
                 one,
                 "the guarantee",
-                f" are guaranteed within {_size(one)}{_chance(one) if several else ''}",
-                f" are guaranteed{_which(' within ', one, certified)}",
+                f" {_held(one)} within {_size(one)}{_chance(one) if several else ''}",
+                f" {_held(one)}{_which(' within ', one, certified)}",
             )
             for one in certified
         ),
     ]
+
+
+def _held(one: Measure) -> str:
+    """What is said of certificates; those that others have logged are not ours to give."""
+    return "are certified by an imported log" if one.imported else "are guaranteed"
 
 
 def _which(before: str, one: Measure, others: Sequence[Measure]) -> str:
@@ -220,7 +226,7 @@ def _surest(certified: Sequence[Measure]) -> list[Measure]:
 
 
 def _chance(one: Measure) -> str:
-    return f" (alpha {one.alpha:g})" if one.alpha else ""
+    return f" ({alpha_text(one.alpha)})" if one.alpha else ""
 
 
 def _middle(measures: Sequence[Measure]) -> list[Measure]:
