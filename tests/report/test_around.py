@@ -244,3 +244,23 @@ def replace_fact(one: Measurement, name: str, value: Any) -> Measurement:
 def test_votes_without_a_wrong_answer_end_late() -> None:
     one = shift_series(Evidence([certified("sketch", 400, count=1_000)]))[0]
     assert 0.5 < one.ends < math.inf
+
+
+def test_one_noisy_draw_is_another_classifier() -> None:
+    report = report_of(certified("photo", 390), certified("sketch", 300))
+    one = report.around[1]
+    assert one.one_draw is not None
+    tables = {table.name: table for table in report.sections["around"].tables()}
+    assert set(tables) == {"around", "one-draw"}
+    values = {(row[1], row[4], row[5]): row[6] for row in tables["one-draw"].records.rows}
+    assert values["sketch", "larger of both", 0.0] == pytest.approx(float(one.one_draw.at(0.0)))
+    grouped = certified("sketch", 300, group=[f"patient {i // 2}" for i in range(N)])
+    assert shift_series(Evidence([grouped]))[0].one_draw is None
+
+
+def test_attacks_without_distances_bound_nothing() -> None:
+    flags = attacked("sketch", 100, 0.2)
+    flags = Measurement(flags.facts, flags.table.drop_columns(["distance"]))
+    one = shift_series(Evidence([certified("sketch", 400), flags]))[0]
+    assert one.attacked(np.array([0.1])) is None
+    assert not one.broken()

@@ -15,8 +15,10 @@ from shiftproof.certification import Certificates
 from shiftproof.errors import UsageError
 from shiftproof.evidence import Evidence, Measurement, worst_seen
 from shiftproof.evidence.certificates import certificates_in
+from shiftproof.perturbations.noise import NOISES, as_noise
+from shiftproof.perturbations.noise.normal import Normal
 from shiftproof.report.certified import Series, series_of_evidence
-from shiftproof.theory import ShiftCertificate, shift_certificate, worst_share
+from shiftproof.theory import DrawCertificate, ShiftCertificate, draw_certificate, shift_certificate, worst_share
 from shiftproof.types import Finding, FloatArray
 
 __all__ = ["CONFIDENCE", "ORDERS", "ShiftSeries", "nice_distances", "order_name", "shift_order", "shift_series"]
@@ -151,8 +153,20 @@ class ShiftSeries:
         curves = [worst_share(one, eps) for one in reach if one is not None]
         return np.asarray(np.min(curves, axis=0)) if curves else None
 
+    @cached_property
+    def one_draw(self) -> DrawCertificate | None:
+        """The guarantee on one noisy draw in place of the vote; None where votes are not of Gaussian noise."""
+        rows = self.series.repeats.measurements
+        noise = rows[0].fact("noise_options")
+        known = noise is not None and noise["name"] in NOISES
+        able = known and isinstance(as_noise(noise), Normal) and self.classifier == "smoothed"
+        if self.refusal or not able or self.series.grouped or len(rows) > 1:
+            return None
+        return draw_certificate(_certificates(rows[0]), rows[0]["label"], confidence=CONFIDENCE, domain=self.domain)
+
     def _attacks_of(self, held: Measurement) -> list[Measurement]:
-        return [one for one in self.attacks if one.fact("train_seed") == held.fact("train_seed")]
+        seed = held.fact("train_seed")
+        return [one for one in self.attacks if one.fact("train_seed") == seed and "distance" in one]
 
     def broken(self) -> bool:
         """Whether attacks have found less than is certified, which can't be: one of the two is wrong."""

@@ -27,6 +27,12 @@ _COLUMNS = (
     "confidence",
     "n",
 )
+_DRAW_COLUMNS = ("model", "domain", "certificate", "norm", "bound", "eps", "guaranteed", "confidence", "n")
+_ONE_DRAW = (
+    "Another classifier than the vote: the model under a single draw of the noise. The larger of two bounds, each at "
+    "half of the chance of error: from every sample's probability to be right, and from the accuracy alone (Kumar et "
+    "al. 2022)."
+)
 _POINTS = 80
 _MANY = 4
 """Above so many curves, bands and attacks would hide each other."""
@@ -44,8 +50,8 @@ class Around(Section):
         return bool(self.report.around)
 
     def tables(self) -> list[Table]:
-        """One for each setting, all in one file."""
-        return [self._table(some) for some in _by_setting(self._held)]
+        """One for each setting, all in one file; then those of one noisy draw, in another."""
+        return [*map(self._table, _by_setting(self._held)), *map(self._one_draw, _by_setting(self._drawn))]
 
     def charts(self) -> list[Chart]:
         """The curves of each norm."""
@@ -55,9 +61,13 @@ class Around(Section):
         """Tables, then curves, then where nothing can be guaranteed, and why."""
         cards = [
             Card([table], [f"{headline(some)}."] if headline(some) else [], f"{some[0].title}, {_where(some[0])}")
-            for table, some in zip(self.tables(), _by_setting(self._held), strict=True)
+            for table, some in zip(self.tables(), _by_setting(self._held), strict=False)
         ]
         cards += [Card([chart]) for chart in self.charts()]
+        cards += [
+            Card([self._one_draw(some)], [_ONE_DRAW], f"One noisy draw in place of the vote: {some[0].title}")
+            for some in _by_setting(self._drawn)
+        ]
         refused = _refusals(self.report.around)
         if refused:
             cards.append(Card([Badges([Badge("warn", "none", f"{text}.") for text in refused])]))
@@ -99,6 +109,30 @@ class Around(Section):
     @property
     def _held(self) -> list[ShiftSeries]:
         return [one for one in self.report.around if not one.refusal]
+
+    @property
+    def _drawn(self) -> list[ShiftSeries]:
+        return [one for one in self._held if one.one_draw is not None]
+
+    def _one_draw(self, series: Sequence[ShiftSeries]) -> Table:
+        eps = nice_distances(series)
+        rows, records = [], []
+        for one in series:
+            assert one.one_draw is not None
+            curves = {
+                "larger of both": one.one_draw.at(np.array(eps)),
+                "Kumar et al.": one.one_draw.kumar(np.array(eps)),
+            }
+            for bound, values in curves.items():
+                cells = map(Cell, map(_percent, values.tolist()))
+                name = self.report.row_name(one.model, one.domain, bound)
+                rows.append(Row([name, *cells], tint=one.domain in self.report.targets, mark=True))
+                records += [
+                    [one.model, one.domain, one.title, one.norm, bound, distance, value, CONFIDENCE, one.first.n]
+                    for distance, value in zip(eps, values.tolist(), strict=True)
+                ]
+        heads = [Heading("model, domain"), *(Heading(f"W1 {one:g}", ("guaranteed",)) for one in eps)]
+        return Table("one-draw", heads, rows, Records(_DRAW_COLUMNS, records), series[0].title)
 
     def _table(self, series: Sequence[ShiftSeries]) -> Table:
         eps = nice_distances(series)
