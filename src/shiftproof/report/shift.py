@@ -160,7 +160,8 @@ class ShiftSeries:
         noise = rows[0].fact("noise_options")
         known = noise is not None and noise["name"] in NOISES
         able = known and isinstance(as_noise(noise), Normal) and self.classifier == "smoothed"
-        if self.refusal or not able or self.series.grouped or len(rows) > 1:
+        # an imported log has no votes
+        if self.refusal or not able or self.series.grouped or len(rows) > 1 or not rows[0]["n"].any():
             return None
         return draw_certificate(_certificates(rows[0]), rows[0]["label"], confidence=CONFIDENCE, domain=self.domain)
 

@@ -245,11 +245,12 @@ def _chart(number: int, series: Sequence[ShiftSeries], targets: Sequence[str]) -
         ]
         if attacked is not None:
             dots += [{"curve": name, "eps": float(e), "y": float(v)} for e, v in zip(eps, attacked, strict=True)][::4]
-    few = len(series) <= _MANY
+    few, longest = len(series) <= _MANY, max(map(len, names)) + 4
     axes = {
         "x": numbers_axis("eps", f"W1 distance from the domain ({series[0].norm}, {series[0].units})"),
         "y": share_axis("y", "accuracy"),
-        "color": by_colour("curve", names) | {"legend": {"symbolType": "stroke"}},
+        # a legend that is wider than the chart would shrink it
+        "color": by_colour("curve", names) | {"legend": {"symbolType": "stroke", "columns": max(1, 90 // longest)}},
     }
     layers = []
     if few:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +109,8 @@ def _certified(one: ShiftSeries) -> Iterator[Share]:
         within = f"within {size_text(radius, one.norm)}" if radius else "at all"
         reached = (held.populations[0].reach > radius).astype(np.float64)
         title, shown = f"certified {within}, {one.title}", radius > 0
-        yield _share(one.model, one.domain, title, reached, rows.units_of, held.alpha, shown=shown)
+        share = _share(one.model, one.domain, title, reached, rows.units_of, held.alpha, shown=shown)
+        yield replace(share, certified=not one.series.imported)
 
 
 def _share(
