@@ -34,6 +34,7 @@ _ONE_DRAW = (
     "al. 2022)."
 )
 _POINTS = 80
+_LEGEND = {"symbolType": "stroke", "symbolOpacity": 1, "symbolStrokeWidth": 2}
 _MANY = 4
 """Above so many curves, bands and attacks would hide each other."""
 
@@ -170,7 +171,7 @@ def headline(series: Sequence[ShiftSeries]) -> str:
         return ""
     best = max(held, key=lambda one: one.ends)
     eps = next((eps for eps in reversed(nice_distances([best])) if 0 < eps <= best.ends / 2), best.ends / 2)
-    return best.sentence(eps)
+    return f"{f'{best.model}: ' if len({one.model for one in series}) > 1 else ''}{best.sentence(eps)}"
 
 
 def _where(one: ShiftSeries) -> str:
@@ -250,7 +251,7 @@ def _chart(number: int, series: Sequence[ShiftSeries], targets: Sequence[str]) -
         "x": numbers_axis("eps", f"W1 distance from the domain ({series[0].norm}, {series[0].units})"),
         "y": share_axis("y", "accuracy"),
         # a legend that is wider than the chart would shrink it
-        "color": by_colour("curve", names) | {"legend": {"symbolType": "stroke", "columns": max(1, 90 // longest)}},
+        "color": by_colour("curve", names) | {"legend": _LEGEND | {"columns": max(1, 90 // longest)}},
     }
     layers = []
     if few:
