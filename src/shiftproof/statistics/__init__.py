@@ -5,12 +5,14 @@ Which bound holds when::
     votes, n fixed in advance          lower_bound, upper_bound, randomized_lower_bound, randomized_upper_bound
     votes, stop whenever you like      sequence_lower, sequence_upper
     soft scores, n fixed in advance    hoeffding_*, bernstein_*, or bernoulli_round and a bound on votes
+    soft scores, a few hundred         betting_lower, betting_upper (also when you stop whenever you like)
     quantiles of any distribution      quantile_lower_index, quantile_upper_index
     means of samples or groups         bootstrap_mean, bootstrap_difference
     the same of several trainings      over_seeds
     predicted and true numbers         correlation, correlation_gap
 """
 
+from shiftproof.statistics.betting import betting_lower, betting_upper
 from shiftproof.statistics.binomial import (
     interval,
     lower_bound,
@@ -37,6 +39,8 @@ __all__ = [
     "bernoulli_round",
     "bernstein_lower",
     "bernstein_upper",
+    "betting_lower",
+    "betting_upper",
     "bootstrap_difference",
     "bootstrap_mean",
     "bootstrap_ratios",

@@ -24,7 +24,17 @@ from shiftproof.perturbations.norms import DUALS, ORDERS, Norm, norm_of_ones
 from shiftproof.rng import torch_generator
 from shiftproof.types import Cost, FloatArray
 
-__all__ = ["Encoded", "Parts", "check_precision", "diameter", "encode", "head_rounding", "linear_parts", "one_pass"]
+__all__ = [
+    "Encoded",
+    "Parts",
+    "body_rounding",
+    "check_precision",
+    "diameter",
+    "encode",
+    "head_rounding",
+    "linear_parts",
+    "one_pass",
+]
 
 ROUNDING_EXAMPLES, ROUNDING_SAFETY = 32, 4
 _UNIT = 2.0**-24
@@ -110,7 +120,7 @@ def encode(job: Job, parts: Parts, norm: Norm) -> Encoded:
         raise ModelError("the model returns values that are not numbers (NaN or infinite)")
     seconds = time.perf_counter() - began
     few = np.linspace(0, len(domain) - 1, min(ROUNDING_EXAMPLES, len(domain)), dtype=np.int64)
-    return Encoded(every.numpy(), _rounding(parts, domain.take(few)[0], norm), seconds)
+    return Encoded(every.numpy(), body_rounding(parts, domain.take(few)[0], norm), seconds)
 
 
 def head_rounding(parts: Parts, values: Values, moves: FloatArray, norm: Norm) -> FloatArray:
@@ -128,6 +138,22 @@ def head_rounding(parts: Parts, values: Values, moves: FloatArray, norm: Norm) -
     return np.asarray(gamma * (sizes + moves[:, None] * slopes))
 
 
+def body_rounding(parts: Parts, samples: Tensor, norm: Norm) -> float:
+    """Of the body as it is deployed: four times what float64 shows on samples and near them, and what storing costs.
+
+    Samples alone can round to nothing, as black and white ones do, where other points in their balls do not. Storing
+    each layer's output rounds by 2^-24 of it, and later layers pass that on times their constants.
+    """
+    generator = torch_generator(0, "rounding")
+    near = (samples + 0.3 * torch.randn(samples.shape, generator=generator)).clamp(0, 1)
+    inputs = torch.cat([samples, near, torch.rand(samples.shape, generator=generator)])
+    exact = copy.deepcopy(parts.body).double()
+    with torch.no_grad():
+        off = (_values(exact, inputs.double()) - _values(parts.deployed, inputs).double()).numpy()
+        stored = _storing(exact, parts.layers, inputs.double(), norm)
+    return ROUNDING_SAFETY * float(np.linalg.norm(off, ORDERS[norm], axis=1).max()) + stored
+
+
 def one_pass(job: Job) -> Cost:
     """The cost of one forward pass over the job's domain."""
     domain = job.domain
@@ -143,22 +169,6 @@ def one_pass(job: Job) -> Cost:
 def diameter(shape: tuple[int, ...], norm: str) -> float:
     """How far two inputs in [0, 1] can be apart: no radius says more."""
     return norm_of_ones(math.prod(shape), norm)
-
-
-def _rounding(parts: Parts, samples: Tensor, norm: Norm) -> float:
-    """Of the body as it is deployed: four times what float64 shows on samples and near them, and what storing costs.
-
-    Samples alone can round to nothing, as black and white ones do, where other points in their balls do not. Storing
-    each layer's output rounds by 2^-24 of it, and later layers pass that on times their constants.
-    """
-    generator = torch_generator(0, "rounding")
-    near = (samples + 0.3 * torch.randn(samples.shape, generator=generator)).clamp(0, 1)
-    inputs = torch.cat([samples, near, torch.rand(samples.shape, generator=generator)])
-    exact = copy.deepcopy(parts.body).double()
-    with torch.no_grad():
-        off = (_values(exact, inputs.double()) - _values(parts.deployed, inputs).double()).numpy()
-        stored = _storing(exact, parts.layers, inputs.double(), norm)
-    return ROUNDING_SAFETY * float(np.linalg.norm(off, ORDERS[norm], axis=1).max()) + stored
 
 
 def _storing(body: nn.Module, layers: list[Constant], inputs: Tensor, norm: Norm) -> float:
