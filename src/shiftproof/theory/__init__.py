@@ -8,9 +8,10 @@ Which guarantee speaks of what::
     hellinger_share, ...   any share that was measured, on other mixes of the same samples
     radius_gap             why a mean radius is smaller on another domain
     lower_distance         how far a target without labels lies from a domain at least
-    Evidence, Profile      the same over a stream, with an alarm, and in a file without images
+    Alarm, Profile         the same over a stream, with an alarm, and in a file without images
 """
 
+from shiftproof.theory.alarm import Alarm
 from shiftproof.theory.distance import Distance, lower_distance
 from shiftproof.theory.divergence import (
     DIVERGENCES,
@@ -30,6 +31,7 @@ from shiftproof.theory.transport import worst_share
 
 __all__ = [
     "DIVERGENCES",
+    "Alarm",
     "Distance",
     "DrawCertificate",
     "Evidence",

@@ -1,0 +1,128 @@
+"""An alarm over a stream of inputs, by the profile of a domain; what it has seen can be stored and taken up again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shiftproof.errors import DataError, UsageError
+from shiftproof.rng import checked_seed, numpy_generator
+from shiftproof.theory.distance import check_level
+from shiftproof.theory.points import content_units
+from shiftproof.theory.profile import Profile
+from shiftproof.theory.stream import FRACTIONS, Evidence
+
+__all__ = ["Alarm"]
+
+_DIGITS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Alarm:
+    """Evidence that what arrives lies beyond what is guaranteed around a domain, after all batches so far.
+
+    False alarms, ever: 1 - `level` at most, if every input, given those before it, comes from a law within the
+    profile's distance of its domain. Inputs of a batch are shuffled, and equal inputs are counted once, so that a file
+    that is read again changes nothing. Batches that are each sorted into other batches (all of one class today,
+    another tomorrow) break the condition, and no shuffling mends that.
+    """
+
+    profile: Profile
+    level: float = 0.99
+    seed: int = 0
+    evidence: Evidence = Evidence()
+    seen: frozenset[str] = field(default=frozenset(), repr=False)
+
+    def __post_init__(self) -> None:
+        check_level(self.level)
+        checked_seed(self.seed)
+        if self.alpha <= 0:
+            least = 1 - self.profile.alpha
+            raise UsageError(
+                f"the level is {self.level:g}, and the profile's own bound holds with {least:g}: choose one below that, "
+                "or save the profile at a higher level"
+            )
+
+    @property
+    def alpha(self) -> float:
+        """What is left of 1 - level for the stream itself, besides the profile's bound."""
+        return 1 - self.level - self.profile.alpha
+
+    @property
+    def raised(self) -> bool:
+        """Whether the alarm was raised, now or before: it stays."""
+        return self.evidence.alarmed(self.alpha)
+
+    def update(self, inputs: NDArray[np.float32]) -> Alarm:
+        """After a batch of inputs (N x shape), shuffled; those that were counted before are passed over."""
+        batch = np.asarray(inputs, np.float32)
+        if batch.shape[1:] != self.profile.shape:
+            sizes = [" x ".join(map(str, shape)) for shape in (batch.shape[1:], self.profile.shape)]
+            raise DataError(f"inputs are {sizes[0]}, and those of the profile {sizes[1]}")
+        if not np.isfinite(batch).all():
+            raise DataError("inputs hold values that are not numbers (NaN or infinite)")
+        digests = [unit[:_DIGITS] for unit in content_units(batch)]
+        new = {digest: row for row, digest in enumerate(digests) if digest not in self.seen}
+        if not new:
+            return self
+        # by their hashes first, so that the order does not depend on that in which a folder lists its files
+        ordered = sorted(new)
+        order = numpy_generator(self.seed, "shuffled stream", self.evidence.count).permutation(len(ordered))
+        rows = np.array([new[ordered[place]] for place in order], np.int64)
+        values = self.profile.values(batch[rows], self.seed, self.evidence.count)
+        evidence = self.evidence.update(values, self.profile.limit)
+        return replace(self, evidence=evidence, seen=self.seen | new.keys())
+
+    def follow(self, batches: Iterable[NDArray[np.float32]]) -> Iterator[Alarm]:
+        """After each batch of a stream; ends with the alarm, or with the stream."""
+        alarm = self
+        for batch in batches:
+            alarm = alarm.update(batch)
+            yield alarm
+            if alarm.raised:
+                return
+
+    @property
+    def sentence(self) -> str:
+        """What may be said now."""
+        ends, domain = f"{self.profile.ends:.3g}", self.profile.domain
+        after = f"after {self.evidence.count:,} sample{'s' * (self.evidence.count != 1)}"
+        if self.raised:
+            return (
+                f"alarm {after}: some of what arrives comes from provably farther than {ends} from {domain} "
+                f"({100 * self.level:g} %). The guarantee of this run ends at {ends}: it says nothing there"
+            )
+        return f"{after}: no evidence that it lies outside what is guaranteed around {domain}, which ends at {ends}"
+
+    def to_state(self) -> dict[str, Any]:
+        """For JSON: the evidence, what was counted, and of which profile it is."""
+        return {
+            "profile": self.profile.fingerprint,
+            "seed": self.seed,
+            "count": self.evidence.count,
+            "log_capital": list(self.evidence.log_capital),
+            "peak": self.evidence.peak,
+            "seen": sorted(self.seen),
+        }
+
+    @classmethod
+    def from_state(cls, profile: Profile, state: Mapping[str, Any], level: float = 0.99) -> Alarm:
+        """Taken up again; evidence that was gathered by another profile is refused."""
+        if state.get("profile") != profile.fingerprint:
+            raise DataError(
+                "the state is of another profile, and evidence by another critic does not count: start with a new state"
+            )
+        try:
+            capital = tuple(float(value) for value in state["log_capital"])
+            evidence = Evidence(int(state["count"]), capital, float(state["peak"]))
+            seen = frozenset(map(str, state["seen"]))
+            alarm = cls(profile, level, int(state["seed"]), evidence, seen)
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"the state is damaged: {error!r}") from error
+        if len(capital) != len(FRACTIONS) or not np.isfinite([*capital, evidence.peak]).all():
+            raise DataError("the state is damaged: its capital is not that of the stakes")
+        return alarm
