@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from shiftproof.evidence import metrics
     from shiftproof.models import Normalized, SplitModel, build_model, load_model, save_model
     from shiftproof.perturbations import Threat, corrupt, noise
-    from shiftproof.runs import Run, audit, open_run, run_study
+    from shiftproof.runs import Run, audit, open_run, run_study, shift
     from shiftproof.training import train
     from shiftproof.types import Batch, Loss
 
@@ -49,6 +49,7 @@ __all__ = [
     "open_run",
     "run_study",
     "save_model",
+    "shift",
     "statistics",
     "testing",
     "theory",
@@ -78,6 +79,7 @@ _HOMES = {
     "open_run": "runs",
     "run_study": "runs",
     "save_model": "models",
+    "shift": "runs",
     "train": "training",
     "validate": "domains",
 }

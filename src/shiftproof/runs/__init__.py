@@ -4,12 +4,14 @@ from shiftproof.runs.audit import audit
 from shiftproof.runs.engine import run_study
 from shiftproof.runs.imports import import_results
 from shiftproof.runs.run import Run, open_run
+from shiftproof.runs.shift import Shift, shift
 from shiftproof.runs.spec import ModelSpec, Study
 from shiftproof.runs.study_files import find_study, list_studies, parse_study
 
 __all__ = [
     "ModelSpec",
     "Run",
+    "Shift",
     "Study",
     "audit",
     "find_study",
@@ -18,4 +20,5 @@ __all__ = [
     "open_run",
     "parse_study",
     "run_study",
+    "shift",
 ]

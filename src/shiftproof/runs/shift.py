@@ -8,31 +8,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from shiftproof.catalogue import Method
 from shiftproof.domains import Domain, Domains
 from shiftproof.domains.unlabelled import Unlabelled
 from shiftproof.errors import UnknownName, UsageError
 from shiftproof.execution import Mode
-from shiftproof.perturbations.noise import Noise
-from shiftproof.probes.certify import Certify
 from shiftproof.report.shift import ShiftSeries, shift_series
+from shiftproof.rng import checked_seed
+from shiftproof.runs.absent import AbsentData
 from shiftproof.runs.data import StudyData, load_study_data
-from shiftproof.runs.models import load_trained
 from shiftproof.runs.run import Run, open_run
-from shiftproof.runs.shift_inputs import check_unseen, encoder_of, reference_samples, target_samples
+from shiftproof.runs.shift_inputs import reference_samples, resizes, target_samples, to_gray
+from shiftproof.runs.shift_questions import questions_of
+from shiftproof.runs.shift_spaces import CRITICS, SPACES, Settings, distance_between
 from shiftproof.runs.sources import as_data
 from shiftproof.runs.trust import Trust
-from shiftproof.theory.critics_network import NETWORKS, NetworkFit
-from shiftproof.theory.critics_smoothed import SmoothedFit
-from shiftproof.theory.distance import Distance, Fit, Interval, LinearFit, check_level, lower_distance
-from shiftproof.theory.points import Points
+from shiftproof.theory.distance import Distance, Interval, check_level
+from shiftproof.theory.profile import Profile, profile_of
 
-__all__ = ["CRITICS", "SPACES", "Comparison", "Shift", "shift"]
+__all__ = ["Comparison", "Shift", "profile_for", "rounded_down", "shift"]
 
-SPACES = ("auto", "pixels", "representation", "parameters")
-"""Where distances are measured; auto is where the radii are: pixels, or parameters of a deformation."""
-CRITICS = ("linear", *NETWORKS)
-PIXELS = "pixel values in [0, 1]"
 NOTHING = Trust()
 
 
@@ -50,6 +44,7 @@ class Comparison:
     level: float
     ends: float | None
     reason: str = ""
+    space: str = "pixels"
 
     @property
     def outside(self) -> bool:
@@ -129,19 +124,6 @@ class Shift:
         return f"Shift({self.sentence or 'no target'})"
 
 
-@dataclass(frozen=True, eq=False)
-class Question:
-    """A domain of a run, and in which norm and units guarantees around it end where."""
-
-    domain: str
-    norm: str = "l2"
-    units: str = PIXELS
-    ends: float | None = None
-    reason: str = "the run certifies nothing there"
-    model: str | None = None
-    noise: Noise | None = None
-
-
 def shift(
     run: Run | Path | str,
     target: str | Path | Domain | Unlabelled | Any = None,
@@ -181,21 +163,39 @@ def shift(
     names = [domain] if isinstance(domain, str) else domain
     loaded = _load(opened, data, trust, with_models=space == "representation")
     against = target_samples(target, opened.study, loaded)
-    questions = _questions(opened, series, names, against.name)
+    questions = questions_of(opened, series, names, against.name)
     share = 1 - (1 - level) / len(questions)
-    kinds: dict[str, Fit] = {name: NetworkFit(name, progress=progress) for name in critics if name in NETWORKS}
-    options: dict[str, Any] = {"level": share, "interval": interval, "seed": seed}
+    settings = Settings(space, tuple(critics), share, interval, checked_seed(seed), progress)
     found = []
     for one in questions:
         samples = reference_samples(loaded, one.domain).first(limit, seed)
-        pair = samples, against.first(limit, seed)
-        compare = {"parameters": _in_parameters, "pixels": _in_pixels}.get(_space(space, one, samples))
-        if compare is None:
-            distance, known = _in_representation(opened, loaded, one, *pair, options)
-        else:
-            distance, known = compare(one, *pair, critics, kinds, options), one
-        found.append(Comparison(against.name, one.domain, distance, level, known.ends, known.reason))
+        distance, known = distance_between(opened, loaded, one, samples, against.first(limit, seed), settings)
+        found.append(Comparison(against.name, one.domain, distance, level, known.ends, known.reason, known.space))
     return Shift(series, tuple(found))
+
+
+def profile_for(run: Run, comparison: Comparison) -> Profile:
+    """The profile of a comparison's domain, for an alarm elsewhere: its critic was fitted to see this target.
+
+    It shares 1 - level evenly with the stream that it will judge.
+    """
+    if comparison.space == "representation":
+        raise UsageError("a profile holds its critic and no model: it can't be of --space representation; take pixels")
+    if comparison.ends is None or not math.isfinite(comparison.ends):
+        raise UsageError(
+            f"no distance from {comparison.domain} is known at which an alarm would be due: "
+            f"{comparison.reason or 'its guarantee has no end'}"
+        )
+    return profile_of(
+        comparison.distance,
+        comparison.ends,
+        (1 - comparison.level) / 2,
+        domain=comparison.domain,
+        example=comparison.target,
+        run=str(run.record["hash"]),
+        resize=resizes(run.study),
+        to_gray=to_gray(run.study),
+    )
 
 
 def rounded_down(value: float) -> str:
@@ -225,120 +225,6 @@ def _load(run: Run, data: Domains | None, trust: Trust, *, with_models: bool) ->
     study = run.study if data is None else replace(run.study, data=as_data(data))
     models = [(one.model.name, {**one.model.options, "pretrained": False}) for one in study.models.values()]
     trust.check(run.folder, study.data.source if data is None else "", models if with_models else [])
-    if not isinstance(study.data, Method):
-        raise UsageError(run.absent or "the data of this run can't be loaded here")
+    if isinstance(study.data, AbsentData):
+        raise UsageError(run.absent)
     return load_study_data(study, run.record.get("left_out"), run.record.get("parts"))
-
-
-def _questions(run: Run, series: Sequence[ShiftSeries], names: Sequence[str] | None, target: str) -> list[Question]:
-    """One for every domain and unit of radii; guarantees in the same units count together, the farthest ends last."""
-    measured = [*run.record["sources"], *run.study.targets]
-    for name in names or ():
-        if name not in measured:
-            raise UnknownName("domain of the run:", name, measured)
-        if name == target:
-            raise UsageError(f"{name} is the target, and was named as the domain to compare it with: the same twice")
-    noises = {
-        setting: getattr(certifier, "noise", None)
-        for probe in run.study.probes
-        if isinstance(probe, Certify)
-        for setting, certifier in probe.settings.items()
-    }
-    chosen = [name for name in measured if name != target and (names is None or name in names)]
-    if not chosen:
-        raise UsageError(f"the run measures no domain besides {target}: there is nothing to compare it with")
-    found: dict[tuple[str, str, str], Question] = {}
-    for one in series:
-        if one.domain not in chosen or one.norm == "edits":
-            continue
-        key, ends = (one.domain, one.norm, one.units), None if one.refusal else _ends(one)
-        before = found.get(key)
-        if before is None or (ends is not None and (before.ends is None or ends > before.ends)):
-            noise = noises.get(one.series.setting)
-            found[key] = Question(*key, ends, one.refusal, one.model, noise)
-    guaranteed = list(found.values())
-    if guaranteed and names is None:
-        return guaranteed
-    known = {one.domain for one in guaranteed}
-    return guaranteed + [Question(name) for name in chosen if name not in known]
-
-
-def _ends(series: ShiftSeries) -> float:
-    """Where the last guarantee ends, of all training seeds: beyond it none says anything."""
-    return max(one.ends for one in series.certificates())
-
-
-def _space(space: str, question: Question, samples: Unlabelled) -> str:
-    if samples.kind != "image" and space != "representation":
-        raise UsageError(
-            f"the run is about {samples.kind}s: distances between {samples.kind}s are measured in a model's "
-            "representation; give --space representation"
-        )
-    if space == "auto":
-        return "pixels" if question.norm in ("l2", "l1", "linf") and question.units == PIXELS else "parameters"
-    return space
-
-
-def _points(samples: Unlabelled) -> Points:
-    return Points.of(samples.name, samples.arrays(), None if samples.groups is None else samples.groups.tolist())
-
-
-def _in_pixels(
-    question: Question,
-    reference: Unlabelled,
-    target: Unlabelled,
-    critics: Sequence[str],
-    networks: dict[str, Fit],
-    options: dict[str, Any],
-) -> Distance:
-    norm = question.norm
-    if norm not in ("l2", "l1", "linf") or question.units != PIXELS:
-        raise UsageError(
-            f"radii around {question.domain} are in {norm} ({question.units}), and a distance in pixels does not compare "
-            "with them: give --space parameters"
-        )
-    if networks and norm != "l2":
-        raise UsageError(f"{', '.join(networks)}: networks are critics in l2, and the radii here are in {norm}; linear")
-    linear: dict[str, Fit] = {"linear": LinearFit(norm)} if "linear" in critics else {}
-    points = _points(reference), _points(target)
-    return lower_distance(*points, norm, units=question.units, fits={**linear, **networks}, **options)
-
-
-def _in_parameters(
-    question: Question,
-    reference: Unlabelled,
-    target: Unlabelled,
-    critics: Sequence[str],
-    networks: dict[str, Fit],
-    options: dict[str, Any],
-) -> Distance:
-    if question.noise is None:
-        raise UsageError(f"no noise moves parameters around {question.domain}: give --space pixels")
-    if networks:
-        raise UsageError(f"{', '.join(networks)}: critics in parameters are linear questions under the run's noise")
-    fits: dict[str, Fit] = {"smoothed": SmoothedFit(question.noise)}
-    units = question.units if question.noise.additive else f"{question.units}, inside one interpolation"
-    return lower_distance(_points(reference), _points(target), question.noise.norm, units=units, fits=fits, **options)
-
-
-def _in_representation(
-    run: Run, data: StudyData, question: Question, reference: Unlabelled, target: Unlabelled, options: dict[str, Any]
-) -> tuple[Distance, Question]:
-    """A distance between representations; over the encoder's constant, where that is known, one between inputs."""
-    members = [one for one in run.study.members if question.model in (None, one.name)]
-    member = members[0]
-    for name in (reference.name, target.name):
-        check_unseen(run, [member.key], name)
-    model = load_trained(run.study, data.sources, run.folder, member)
-    encoder = encoder_of(model, member.title, question.norm, reference)
-    sides = [
-        Points.of(one.name, encoder(one), None if one.groups is None else one.groups.tolist())
-        for one in (reference, target)
-    ]
-    if encoder.constant is None or encoder.constant <= 0:
-        found = lower_distance(*sides, "l2", units=f"representation of {member.title}", **options)
-        reason = f"the constant of {member.title}'s encoder is not known, so that no radius speaks of such distances"
-        return found, replace(question, ends=None, reason=reason)
-    found = lower_distance(*sides, question.norm, units=question.units, **options)
-    lower = max(0.0, (found.lower - 2 * encoder.rounding) / encoder.constant)
-    return replace(found, lower=lower, units=f"{question.units}, by the representation of {member.title}"), question

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from shiftproof.runs.data import StudyData
 from shiftproof.runs.run import Run
 from shiftproof.runs.spec import Study
 
-__all__ = ["Encoder", "encoder_of", "reference_samples", "resizes", "target_samples", "to_gray"]
+__all__ = ["Encoder", "check_unseen", "encoder_of", "reference_samples", "resizes", "target_samples", "to_gray"]
 
 _ROWS, _FEW = 256, 32
 
@@ -125,12 +124,11 @@ def encoder_of(model: nn.Module, name: str, norm: str, samples: Unlabelled) -> E
     return Encoder(model.eval().encoder, name, None)
 
 
-def check_unseen(run: Run, members: Sequence[str], domain: str) -> None:
+def check_unseen(run: Run, member: str, domain: str) -> None:
     """Refuse to represent samples by a model that may have been trained on them: they lie elsewhere than others do."""
-    for member in members:
-        known = run.record.get("measured", {}).get(member, {}).get(domain)
-        if known is not None and known["seen_in_training"] != "no":
-            raise DataError(
-                f"{member} may have been trained on the samples of {domain} (seen in training: "
-                f"{known['seen_in_training']}), and represents them as it does no others: take --space pixels"
-            )
+    known = run.record.get("measured", {}).get(member, {}).get(domain)
+    if known is not None and known["seen_in_training"] != "no":
+        raise DataError(
+            f"{member} may have been trained on the samples of {domain} (seen in training: "
+            f"{known['seen_in_training']}), and represents them as it does no others: take --space pixels"
+        )

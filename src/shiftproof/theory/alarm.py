@@ -34,7 +34,7 @@ class Alarm:
     profile: Profile
     level: float = 0.99
     seed: int = 0
-    evidence: Evidence = Evidence()
+    evidence: Evidence = field(default_factory=Evidence)
     seen: frozenset[str] = field(default=frozenset(), repr=False)
 
     def __post_init__(self) -> None:
@@ -43,7 +43,7 @@ class Alarm:
         if self.alpha <= 0:
             least = 1 - self.profile.alpha
             raise UsageError(
-                f"the level is {self.level:g}, and the profile's own bound holds with {least:g}: choose one below that, "
+                f"the level is {self.level:g}, and the profile's own bound holds with {least:g}: choose a lower one, "
                 "or save the profile at a higher level"
             )
 

@@ -40,8 +40,9 @@ class Profile:
     """A clipped critic and what is known of its mean on a domain.
 
     With probability 1 - `alpha` the mean of the critic on the domain is at most `upper`, which was bounded on `n` units
-    that the critic was not fitted to; `ends` is the distance W1 up to which the run guarantees anything. `domain`,
-    `example` (what the critic was fitted to see), `run` (a hash) and `statistics` say where it comes from.
+    that the critic was not fitted to. `ends` is the distance W1 up to which the run guarantees anything. `domain`,
+    `example` (what the critic was fitted to see), `run` (a hash) and `statistics` say where it comes from. Images of
+    another size may be resized if `resize`, and made gray if `to_gray`, as those of the run were.
     """
 
     judge: Judge
@@ -57,6 +58,8 @@ class Profile:
     interval: Interval
     allowance: float
     statistics: Mapping[str, float]
+    resize: bool = False
+    to_gray: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -82,7 +85,17 @@ class Profile:
         return self.judge.values(inputs, numpy_generator(seed, "noise of critics", *keys))
 
 
-def profile_of(distance: Distance, ends: float, alpha: float, *, domain: str, example: str, run: str) -> Profile:
+def profile_of(
+    distance: Distance,
+    ends: float,
+    alpha: float,
+    *,
+    domain: str,
+    example: str,
+    run: str = "",
+    resize: bool = False,
+    to_gray: bool = False,
+) -> Profile:
     """The profile of a domain, from a distance between it and an example of what may happen.
 
     The bound `upper` is at level `alpha`, by the same values that bounded the distance.
@@ -101,7 +114,7 @@ def profile_of(distance: Distance, ends: float, alpha: float, *, domain: str, ex
     }
     profile = Profile(
         *(judge, upper, alpha, ends, distance.norm, distance.units, domain, example, run),
-        *(distance.n[0], distance.interval, distance.allowance, statistics),
+        *(distance.n[0], distance.interval, distance.allowance, statistics, resize, to_gray),
     )
     # one that can never alarm is refused now, not after a year of watching
     _ = profile.limit
@@ -141,7 +154,7 @@ def read_profile(path: Path) -> Profile:
 def _state(profile: Profile) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     critic, arrays = profile.judge.critic.to_state()
     plain = ("upper", "alpha", "ends", "norm", "units", "domain", "example", "run", "n", "interval", "allowance")
-    facts = {name: getattr(profile, name) for name in plain}
+    facts = {name: getattr(profile, name) for name in (*plain, "resize", "to_gray")}
     facts |= {"format": FORMAT, "low": profile.judge.low, "high": profile.judge.high}
     return facts | {"kind": profile.judge.critic.kind, "critic": critic, "statistics": dict(profile.statistics)}, arrays
 

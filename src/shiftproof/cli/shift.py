@@ -1,0 +1,208 @@
+"""`shiftproof shift`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shiftproof.cli.options import EXIT_FAILED, AsJson, names_of
+from shiftproof.cli.show import say, show_json, show_table
+
+if TYPE_CHECKING:
+    from shiftproof.runs.shift import Shift
+    from shiftproof.runs.watch import Look
+
+__all__ = ["command"]
+
+
+def command(
+    run: Annotated[Path | None, typer.Option("--run", help="The folder of a finished run with certificates.")] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            help="Where the model is shipped to: folder:PATH with images, labelled or not, or a domain of the run.",
+        ),
+    ] = None,
+    domain: Annotated[
+        str | None,
+        typer.Option(
+            "--domain", help="Domains of the run to compare with: a,b.", show_default="all that are certified"
+        ),
+    ] = None,
+    space: Annotated[
+        str,
+        typer.Option(
+            "--space",
+            help="Where distances are measured: pixels, representation (of the run's model), parameters (that its "
+            "noise moves); auto is where the radii are.",
+        ),
+    ] = "auto",
+    critic: Annotated[
+        str,
+        typer.Option(
+            "--critic", help="linear, mlp-cayley, cnn-cayley; of several, with commas, held-out samples choose one."
+        ),
+    ] = "linear",
+    level: Annotated[
+        float, typer.Option("--level", help="Probability that all that is said of the target holds together.")
+    ] = 0.99,
+    limit: Annotated[int, typer.Option("--limit", min=8, help="Samples of either domain, at most, at random.")] = 1_000,
+    interval: Annotated[
+        str, typer.Option("--interval", help="How means are bounded: betting, or bernstein (wider, in closed form).")
+    ] = "betting",
+    save_profile: Annotated[
+        Path | None,
+        typer.Option(
+            "--save-profile", help="Write what raises the alarm elsewhere, without images; --target is an example."
+        ),
+    ] = None,
+    profile: Annotated[
+        Path | None, typer.Option("--profile", help="A file of --save-profile, in place of --run.")
+    ] = None,
+    watch: Annotated[
+        float | None,
+        typer.Option(
+            "--watch", min=0.01, help="With --profile: look at the folder every so many seconds, until alarm."
+        ),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option("--state", help="With --profile: where evidence is kept, to continue later. A file counts once."),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", min=0, help="Seed of folds and shuffling.", show_default="0; of a stream, drawn"),
+    ] = None,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Run the code that the run's folder names, and fetch the data that it names."),
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """What a run guarantees near its domains, and whether a target lies provably outside; exit 2 if it does.
+
+    Without a target: up to which distance W1 the run guarantees anything around each of its domains. With one, from its
+    inputs alone: a lower bound on its distance from each domain. No labels are needed. That a target lies inside what
+    is guaranteed can't be proven, and is never said.
+
+    A profile (--save-profile) holds a critic and bounds, and no image: with --profile it judges what arrives in a
+    folder, one look or --watch, with an alarm that is false with probability 1 - level at most, over all looks.
+    """
+    from shiftproof.errors import UsageError
+
+    if (run is None) == (profile is None):
+        raise UsageError("give --run, the folder of a run, or --profile, a file of --save-profile; one of the two")
+    if profile is not None:
+        given = {"--save-profile": save_profile, "--domain": domain}
+        for name, value in given.items():
+            if value is not None:
+                raise UsageError(f"{name} goes with --run; a profile was made already")
+        _follow(profile, target, watch, state, level, seed, json)
+        return
+    for name, option in {"--watch": watch, "--state": state}.items():
+        if option is not None:
+            raise UsageError(f"{name} goes with --profile: save one first with --save-profile FILE")
+    if save_profile is not None and target is None:
+        raise UsageError(
+            "--save-profile needs --target: a critic is fitted to see something, and without an example of what may "
+            "arrive there is nothing to fit it to. Give data that has drifted, or corrupt some: shiftproof corrupt"
+        )
+    assert run is not None
+    options = {"space": space, "critics": names_of(critic) or [], "level": level, "limit": limit, "interval": interval}
+    found = _compare(run, target, names_of(domain), options | {"seed": seed or 0}, trust, save_profile)
+    if json:
+        show_json(_as_dict(found, save_profile))
+    else:
+        _show(found)
+        if save_profile is not None:
+            say(f"\nprofile written to {save_profile}")
+    if found.outside:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _compare(
+    run: Path, target: str | None, domains: list[str] | None, options: dict[str, Any], trust: bool, save: Path | None
+) -> Shift:
+    from shiftproof.errors import UsageError
+    from shiftproof.runs import open_run
+    from shiftproof.runs.shift import profile_for, shift
+    from shiftproof.runs.trust import Trust
+    from shiftproof.theory.profile import write_profile
+
+    opened = open_run(run)
+    found = shift(opened, target, domain=domains, trust=Trust((), trust), progress="lines", **options)
+    if save is not None:
+        if len(found.comparisons) != 1:
+            names = ", ".join(dict.fromkeys(one.domain for one in found.comparisons))
+            raise UsageError(f"a profile is of one domain, and the run has several: give --domain, one of {names}")
+        write_profile(save, profile_for(opened, found.comparisons[0]))
+    return found
+
+
+def _follow(
+    path: Path, target: str | None, watch: float | None, state: Path | None, level: float, seed: int | None, json: bool
+) -> None:
+    from shiftproof.errors import UsageError
+    from shiftproof.runs.watch import open_alarm, watch_folder
+    from shiftproof.theory.profile import read_profile
+
+    if target is None or not target.startswith("folder:"):
+        raise UsageError("--profile judges a folder: give --target folder:PATH")
+    alarm = open_alarm(read_profile(path), state, level, seed)
+    folder = Path(target.removeprefix("folder:"))
+    last = None
+    for last in watch_folder(alarm, folder, state=state, every=watch or 0.0, looks=1 if watch is None else None):
+        _show_look(last, json)
+    alarm = alarm if last is None else last.alarm
+    if last is not None and not alarm.evidence.count:
+        reason = next(iter(last.skipped.values()), "it holds no image")
+        raise UsageError(f"nothing in {folder} can be judged: {reason}")
+    if json:
+        kept = alarm.evidence
+        counts = {"samples": kept.count, "log_evidence": kept.log, "skipped": len(last.skipped) if last else 0}
+        show_json({"alarm": alarm.raised, **counts, "level": level, "sentence": alarm.sentence})
+    elif last is None:
+        say(alarm.sentence)
+    if alarm.raised:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _show_look(look: Look, json: bool) -> None:
+    for name, reason in look.skipped.items():
+        typer.echo(f"note: {name} was passed over: {reason}", err=True)
+    if not json and (look.new or look.alarm.raised):
+        say(f"{look.alarm.sentence}.")
+
+
+def _as_dict(found: Shift, profile: Path | None) -> dict[str, Any]:
+    certificates = [
+        {
+            "model": one.model,
+            "domain": one.domain,
+            "certificate": one.title,
+            "norm": one.norm,
+            "units": one.units,
+            "ends": None if one.refusal or one.ends == float("inf") else one.ends,
+            "refusal": one.refusal,
+        }
+        for one in found.certificates
+    ]
+    compared = [one.to_dict() for one in found.comparisons]
+    written = {} if profile is None else {"profile": str(profile)}
+    return {"outside": found.outside, "certificates": certificates, "comparisons": compared, **written}
+
+
+def _show(found: Shift) -> None:
+    if not found.certificates:
+        say("The run certifies nothing: no probe of its study does.")
+    else:
+        rows = [
+            [one.model, one.domain, one.title, one.norm, one.refusal or f"{one.ends:.3g}"] for one in found.certificates
+        ]
+        show_table(["model", "domain", "certificate", "norm", "guarantee ends at W1"], rows)
+    for one in found.comparisons:
+        say(f"{one.sentence}.", "bold" if one.outside else "")
+        say(f"  {one.detail}.")
