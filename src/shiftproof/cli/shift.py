@@ -119,7 +119,8 @@ def command(
         _show(found)
         if save_profile is not None:
             say(f"\nprofile written to {save_profile}")
-    if found.outside:
+    # the example of a profile is meant to lie outside
+    if found.outside and save_profile is None:
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -136,8 +137,11 @@ def _compare(
     found = shift(opened, target, domain=domains, trust=Trust((), trust), progress="lines", **options)
     if save is not None:
         if len(found.comparisons) != 1:
-            names = ", ".join(dict.fromkeys(one.domain for one in found.comparisons))
-            raise UsageError(f"a profile is of one domain, and the run has several: give --domain, one of {names}")
+            names = ", ".join(f"{one.domain} ({one.distance.norm})" for one in found.comparisons)
+            raise UsageError(
+                f"a profile is of one domain and one norm, and here are {names}: give --domain, and --space pixels or "
+                "parameters if norms differ"
+            )
         write_profile(save, profile_for(opened, found.comparisons[0]))
     return found
 

@@ -18,7 +18,7 @@ from shiftproof.runs.absent import AbsentData
 from shiftproof.runs.data import StudyData, load_study_data
 from shiftproof.runs.run import Run, open_run
 from shiftproof.runs.shift_inputs import reference_samples, resizes, target_samples, to_gray
-from shiftproof.runs.shift_questions import questions_of
+from shiftproof.runs.shift_questions import fitting, questions_of
 from shiftproof.runs.shift_spaces import CRITICS, SPACES, Settings, distance_between
 from shiftproof.runs.sources import as_data
 from shiftproof.runs.trust import Trust
@@ -63,18 +63,19 @@ class Comparison:
             return f"{known}. Nothing is guaranteed there to compare it with: {self.reason}"
         if self.outside:
             return f"{farther}. The guarantee of this run ends at {self.ends:.3g}: it says nothing there"
+        away = f"; it is provably farther than {far} away ({level})" if self.distance.lower > 0 else ""
         return (
             f"{self.target}: no evidence that it lies outside what is guaranteed around {self.domain}, which ends at "
-            f"{self.ends:.3g}; it is at least {far} away ({level}). That it lies inside can't be proven"
+            f"{self.ends:.3g}{away}. That it lies inside can't be proven"
         )
 
     @property
     def detail(self) -> str:
         """How the distance was bounded, and in what."""
         one = self.distance
-        shape = " x ".join(map(str, one.judge.critic.shape))
+        shape = "" if self.space == "representation" else f", {' x '.join(map(str, one.judge.critic.shape))}"
         return (
-            f"W1 in {one.norm} ({one.units}; inputs of {shape}) by a {one.critic}, a {one.interval} interval and "
+            f"W1 in {one.norm} ({one.units}{shape}) by a {one.critic}, a {one.interval} interval and "
             f"{one.n[0]} and {one.n[1]} samples that it was not fitted to"
         )
 
@@ -163,7 +164,11 @@ def shift(
     names = [domain] if isinstance(domain, str) else domain
     loaded = _load(opened, data, trust, with_models=space == "representation")
     against = target_samples(target, opened.study, loaded)
-    questions = questions_of(opened, series, names, against.name)
+    own = [one.name for one in loaded.domains]
+    if not isinstance(target, str) or target not in own:
+        # a folder may be called as a domain is, and be another one
+        against = replace(against, name=f"the target {against.name}") if against.name in own else against
+    questions = fitting(questions_of(opened, series, names, against.name), space)
     share = 1 - (1 - level) / len(questions)
     settings = Settings(space, tuple(critics), share, interval, checked_seed(seed), progress)
     found = []

@@ -11,7 +11,7 @@ from shiftproof.probes.certify import Certify
 from shiftproof.report.shift import ShiftSeries
 from shiftproof.runs.run import Run
 
-__all__ = ["PIXELS", "Question", "questions_of"]
+__all__ = ["PIXELS", "Question", "fitting", "questions_of"]
 
 PIXELS = "pixel values in [0, 1]"
 
@@ -28,6 +28,11 @@ class Question:
     model: str | None = None
     noise: Noise | None = None
     space: str = "auto"
+
+    @property
+    def in_pixels(self) -> bool:
+        """Whether radii are of pixels, in a norm that critics are for."""
+        return self.norm in ("l2", "l1", "linf") and self.units == PIXELS
 
 
 def questions_of(run: Run, series: Sequence[ShiftSeries], names: Sequence[str] | None, target: str) -> list[Question]:
@@ -66,3 +71,11 @@ def questions_of(run: Run, series: Sequence[ShiftSeries], names: Sequence[str] |
 def _ends(series: ShiftSeries) -> float:
     """Where the last guarantee ends, of all training seeds: beyond it none says anything."""
     return max(one.ends for one in series.certificates())
+
+
+def fitting(questions: list[Question], space: str) -> list[Question]:
+    """Those that a space can answer; all of them, to be refused with a reason, where it can answer none."""
+    pixels, noisy = [one for one in questions if one.in_pixels], [one for one in questions if one.noise is not None]
+    deforming = [one for one in noisy if one.noise is not None and not one.noise.additive]
+    answered = {"pixels": pixels, "representation": pixels, "parameters": deforming or noisy}
+    return answered.get(space) or questions

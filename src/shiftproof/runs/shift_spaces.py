@@ -12,7 +12,7 @@ from shiftproof.runs.data import StudyData
 from shiftproof.runs.models import load_trained
 from shiftproof.runs.run import Run
 from shiftproof.runs.shift_inputs import check_unseen, encoder_of
-from shiftproof.runs.shift_questions import PIXELS, Question
+from shiftproof.runs.shift_questions import Question
 from shiftproof.theory.critics_network import NETWORKS, NetworkFit
 from shiftproof.theory.critics_smoothed import SmoothedFit
 from shiftproof.theory.distance import Distance, Fit, Interval, LinearFit, lower_distance
@@ -67,7 +67,7 @@ def _space(space: str, question: Question, samples: Unlabelled) -> str:
             "--space representation"
         )
     if space == "auto":
-        return "pixels" if question.norm in ("l2", "l1", "linf") and question.units == PIXELS else "parameters"
+        return "pixels" if question.in_pixels else "parameters"
     return space
 
 
@@ -77,7 +77,7 @@ def _points(samples: Unlabelled) -> Points:
 
 def _in_pixels(question: Question, sides: Sequence[Points], settings: Settings) -> Distance:
     norm, networks = question.norm, settings.networks
-    if norm not in ("l2", "l1", "linf") or question.units != PIXELS:
+    if not question.in_pixels:
         raise UsageError(
             f"radii around {question.domain} are in {norm} ({question.units}), with which no distance in pixels "
             "compares: give --space parameters"

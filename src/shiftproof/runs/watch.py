@@ -64,7 +64,8 @@ def watch_folder(
         fresh = [name for name in settled if read.get(name) != now[name]]
         seen = alarm.evidence.count
         alarm, skipped = _judge(alarm, folder, fresh)
-        read |= {name: now[name] for name in fresh if name not in skipped}
+        # one that can't be read is tried again when it has changed
+        read |= {name: now[name] for name in fresh}
         before, count = now, count + 1
         if state is not None and (alarm.evidence.count > seen or not state.exists()):
             write_json(state, alarm.to_state())

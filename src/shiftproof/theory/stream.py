@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -51,22 +51,23 @@ class Limit:
 class Evidence:
     """Capital of somebody who bets on every sample that the stream lies beyond the limit, starting with 1.
 
-    ``E_t = mean over b of prod(1 + b (c(x_t) - U - eps))`` for a few fixed b below 1 / (U + eps - low); the same as one
-    bet a sample that depends on earlier samples alone. If, given those before, every sample comes from a law within
-    eps of the domain, then E_t reaches 1 / a ever with probability a at most (Ville), besides the chance that U is
-    wrong. Sorted files break that: samples of a batch are to be shuffled.
+    For a start s and a stake b below 1 / (U + eps - low), ``prod over t >= s of (1 + b (c(x_t) - U - eps))`` is worth 1
+    on average at most, if every sample, given those before it, comes from a law within eps of the domain. The capital
+    E_t is split between a few stakes, and between starts: 1 / (s (s + 1)) of it is put aside until sample s, so that a
+    shift after a year of none is not drowned in what was lost before. E_t reaches 1 / a ever with probability a at most
+    (Ville), besides the chance that U is wrong. Sorted files break that: samples of a batch are to be shuffled.
 
-    `log_capital` is one number for each of `FRACTIONS`; `peak` the largest log of E_t so far.
+    `log_capital` is what is at stake, one number for each of `FRACTIONS`; `peak` the largest log of E_t so far.
     """
 
     count: int = 0
-    log_capital: tuple[float, ...] = field(default=(0.0,) * len(FRACTIONS))
+    log_capital: tuple[float, ...] = (-math.log(2 * len(FRACTIONS)),) * len(FRACTIONS)
     peak: float = 0.0
 
     @property
     def log(self) -> float:
-        """The log of E_t."""
-        return float(logsumexp(self.log_capital) - math.log(len(self.log_capital)))
+        """The log of E_t: what is at stake, and what is put aside for later starts."""
+        return float(np.logaddexp(logsumexp(self.log_capital), -math.log(self.count + 2)))
 
     def update(self, values: ArrayLike, limit: Limit) -> Evidence:
         """After further clipped values of the critic, in the order in which they are counted."""
@@ -75,9 +76,9 @@ class Evidence:
             raise UsageError("a value of the critic is not a number (NaN or infinite)")
         if not len(given):
             return self
-        paths = _paths(limit.stakes(given)) + np.array(self.log_capital)[:, None]
-        peak = float(_mean(paths).max())
-        return Evidence(self.count + len(given), tuple(paths[:, -1].tolist()), max(self.peak, peak))
+        capital = _capital(limit.stakes(given), self)
+        peak = float(_total(capital, self.count).max())
+        return Evidence(self.count + len(given), tuple(capital[:, -1].tolist()), max(self.peak, peak))
 
     def alarmed(self, alpha: float) -> bool:
         """Whether E_t has ever reached 1 / alpha."""
@@ -89,15 +90,24 @@ def log_evidence(values: ArrayLike, limit: Limit) -> FloatArray:
 
     >>> shifted = np.full(50, 0.9)
     >>> log_evidence(shifted, Limit(0.5, 0.0, 1.0)).round(2)[[0, 9, 49]]
-    array([0.06, 1.62, 14.76])
+    array([ 0.03,  1.13, 13.98])
     """
-    return _mean(_paths(Limit.stakes(limit, values)))
+    return _total(_capital(limit.stakes(values), Evidence()), 0)
 
 
-def _paths(stakes: FloatArray) -> FloatArray:
-    """The log of the capital of each fraction: fractions x ... x T."""
-    return np.stack([np.log1p(fraction * stakes).cumsum(-1) for fraction in FRACTIONS])
+def _capital(stakes: FloatArray, before: Evidence) -> FloatArray:
+    """The log of the capital at stake by each fraction, after each sample: fractions x ... x T."""
+    first = before.count + 2 + np.arange(stakes.shape[-1])
+    deposits = -np.log(first) - np.log(first + 1) - math.log(len(FRACTIONS))
+    paths = []
+    for fraction, start in zip(FRACTIONS, before.log_capital, strict=True):
+        grown = np.log1p(fraction * stakes).cumsum(-1)
+        # a deposit made after a sample grows from then on: by what everything grew, less what it grew before
+        parts = np.concatenate([np.full((*grown.shape[:-1], 1), start), deposits - grown], -1)
+        paths.append(np.logaddexp.accumulate(parts, -1)[..., 1:] + grown)
+    return np.stack(paths)
 
 
-def _mean(paths: FloatArray) -> FloatArray:
-    return np.asarray(logsumexp(paths, axis=0) - math.log(len(paths)))
+def _total(capital: FloatArray, count: int) -> FloatArray:
+    aside = -np.log(count + 2 + np.arange(1, capital.shape[-1] + 1))
+    return np.asarray(np.logaddexp(logsumexp(capital, axis=0), aside))
