@@ -152,7 +152,7 @@ def test_mistakes_get_a_sentence(run: Run, folder: Path, tmp_path: Path) -> None
     assert "does not exist" in refused("folder:nowhere")
     (tmp_path / "empty").mkdir()
     assert "holds no image" in refused(tmp_path / "empty")
-    assert refused("clinic-c").startswith("unknown domain of the run: 'clinic-c'")
+    assert refused("clinic-c").startswith("unknown domain of the run's data: 'clinic-c'")
     assert "critic" in refused("clinic-b", critics=["cnn"])
     assert "space" in refused("clinic-b", space="latent")
     assert "the level is 0.2" in refused("clinic-b", level=0.2)

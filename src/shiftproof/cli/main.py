@@ -123,7 +123,7 @@ def _main(given: list[str]) -> NoReturn:
             raise
         _stop(_usage_sentence(format_message(), given), EXIT_MISTAKE)
     if code == EXIT_INTERRUPTED:
-        resumes = not given or given[0] not in ("verify", "explain")
+        resumes = not given or given[0] not in ("verify", "explain", "shift") or "--state" in given
         _stop(
             f"interrupted; {'run the same command again to continue' if resumes else 'nothing was written'}",
             EXIT_INTERRUPTED,

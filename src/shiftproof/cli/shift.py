@@ -158,6 +158,8 @@ def _follow(
     alarm = open_alarm(read_profile(path), state, level, seed)
     folder = Path(target.removeprefix("folder:"))
     last = None
+    if watch is not None and not alarm.raised:
+        typer.echo(f"watching {folder} every {watch:g} s, until alarm or Ctrl-C", err=True)
     for last in watch_folder(alarm, folder, state=state, every=watch or 0.0, looks=1 if watch is None else None):
         _show_look(last, json)
     alarm = alarm if last is None else last.alarm

@@ -163,7 +163,8 @@ def shift(
     _check_names(space, critics)
     names = [domain] if isinstance(domain, str) else domain
     loaded = _load(opened, data, trust, with_models=space == "representation")
-    against = target_samples(target, opened.study, loaded)
+    study = opened.study if data is None else replace(opened.study, data=as_data(data))
+    against = target_samples(target, study, loaded)
     own = [one.name for one in loaded.domains]
     if not isinstance(target, str) or target not in own:
         # a folder may be called as a domain is, and be another one

@@ -55,6 +55,10 @@ def target_samples(target: Any, study: Study, data: StudyData) -> Unlabelled:
     names = [domain.name for domain in data.domains]
     if target in names:
         return reference_samples(data, target)
+    # the run may have used some domains of its data only
+    every = {domain.name: domain for domain in study.data.load()} if ":" not in target else {}
+    if target in every:
+        return Unlabelled.of(every[target])
     kind, colon, path = target.partition(":")
     if kind == "folder" and colon:
         shape = data.sources.shape
@@ -70,7 +74,7 @@ def target_samples(target: Any, study: Study, data: StudyData) -> Unlabelled:
         raise UsageError(
             f"{target!r} is no domain of the run, but there is such a path: did you mean 'folder:{target}'?"
         )
-    raise UnknownName("domain of the run:", target, [*names, "folder:PATH"])
+    raise UnknownName("domain of the run's data:", target, [*(every or names), "folder:PATH"])
 
 
 def resizes(study: Study) -> bool:
