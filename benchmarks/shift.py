@@ -26,7 +26,7 @@ from shiftproof.theory.critics_network import NetworkFit
 from shiftproof.theory.distance import Fit, LinearFit, difference_bound
 
 DEALS, PATCHES = 200, 10
-LEVELS = (0.99, 0.9, 0.8)
+LEVELS, BRIGHTER = (0.99, 0.9, 0.8), np.float32(0.1)
 Row = dict[str, object]
 
 
@@ -73,22 +73,20 @@ def colon() -> Iterator[Row]:
         sides = [
             Points.of(name, inputs[mask], groups[mask].tolist()) for name, mask in (("here", here), ("there", ~here))
         ]
-        found = lower_distance(sides[0], sides[1], seed=deal)
-        judge = found.judge
-        scores = [
-            np.clip((values - judge.low) / (judge.high - judge.low), 0, 1)
-            for values in (found.reference_values, found.target_values)
-        ]
-        above = {
-            f"alarm_{level:.0%}".rstrip("%"): int(difference_bound(scores[0], scores[1], 1 - level, "betting") > 0)
-            for level in LEVELS
-        }
-        yield {
-            "deal": deal,
-            "patients": f"{found.n[0]}+{found.n[1]}",
-            "difference": round(found.difference, 3),
-            **above,
-        }
+        row: Row = {"deal": deal}
+        # one site that is brighter shows that an alarm could come
+        brighter = Points(sides[1].name, np.clip(sides[1].inputs + BRIGHTER, 0, 1), sides[1].units)
+        for name, target in (("same", sides[1]), ("brighter", brighter)):
+            found = lower_distance(sides[0], target, seed=deal)
+            row |= {"patients": f"{found.n[0]}+{found.n[1]}", f"lower_99_{name}": round(found.lower, 3)}
+            scores = [
+                np.clip((values - found.judge.low) / (found.judge.high - found.judge.low), 0, 1)
+                for values in (found.reference_values, found.target_values)
+            ]
+            for level in LEVELS:
+                alarm = difference_bound(scores[0], scores[1], 1 - level, "betting") > 0
+                row[f"alarm_{round(100 * level)}_{name}"] = int(alarm)
+        yield row
 
 
 def main() -> None:
