@@ -244,10 +244,12 @@ class TestWatching:
 
 class TestVerb:
     def test_a_target_outside_exits_with_2(self, run: Run, folder: Path, command: Command) -> None:
-        code, out, _ = command(
-            "shift", "--run", run.folder, "--target", f"folder:{folder / 'far'}", "--space", "pixels"
-        )
+        asked = ["shift", "--run", run.folder, "--target", f"folder:{folder / 'far'}", "--space", "pixels"]
+        code, out, _ = command(*asked, "--out", "pictures")
         assert code == 2
+        drawn = sorted(path.name for path in Path("pictures").iterdir())
+        assert drawn == ["shift-clinic-a-l2.svg", "shift-clinic-b-l2.svg"]
+        assert "clinic-b" in Path("pictures", drawn[1]).read_text()
         assert "guarantee ends at W1" in out
         assert "it says nothing there" in out
         code, out, _ = command(

@@ -80,6 +80,9 @@ def command(
         bool,
         typer.Option("--trust", help="Run the code that the run's folder names, and fetch the data that it names."),
     ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for a drawing of the critic's values on target and domains.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """What a run guarantees near its domains, and whether a target lies provably outside; exit 2 if it does.
@@ -96,10 +99,10 @@ def command(
     if (run is None) == (profile is None):
         raise UsageError("give --run, the folder of a run, or --profile, a file of --save-profile; one of the two")
     if profile is not None:
-        given = {"--save-profile": save_profile, "--domain": domain}
+        given = {"--save-profile": save_profile, "--domain": domain, "--out": out}
         for name, value in given.items():
             if value is not None:
-                raise UsageError(f"{name} goes with --run; a profile was made already")
+                raise UsageError(f"{name} goes with --run, not with --profile")
         _follow(profile, target, watch, state, level, seed, json)
         return
     for name, option in {"--watch": watch, "--state": state}.items():
@@ -110,15 +113,18 @@ def command(
             "--save-profile needs --target: a critic is fitted to see something, and without an example of what may "
             "arrive there is nothing to fit it to. Give data that has drifted, or corrupt some: shiftproof corrupt"
         )
+    if out is not None and target is None:
+        raise UsageError("--out is for drawings of a target: give --target")
     assert run is not None
     options = {"space": space, "critics": names_of(critic) or [], "level": level, "limit": limit, "interval": interval}
     found = _compare(run, target, names_of(domain), options | {"seed": seed or 0}, trust, save_profile)
+    written = ([] if save_profile is None else [save_profile]) + ([] if out is None else _draw(found, out))
     if json:
-        show_json(_as_dict(found, save_profile))
+        show_json(_as_dict(found) | ({"written": [str(path) for path in written]} if written else {}))
     else:
         _show(found)
-        if save_profile is not None:
-            say(f"\nprofile written to {save_profile}")
+        for path in written:
+            typer.echo(f"written {path}")
     # the example of a profile is meant to lie outside
     if found.outside and save_profile is None:
         raise typer.Exit(EXIT_FAILED)
@@ -183,7 +189,13 @@ def _show_look(look: Look, json: bool) -> None:
         say(f"{look.alarm.sentence}.")
 
 
-def _as_dict(found: Shift, profile: Path | None) -> dict[str, Any]:
+def _draw(found: Shift, folder: Path) -> list[Path]:
+    from shiftproof.runs.shift_picture import write_pictures
+
+    return write_pictures(found, folder)
+
+
+def _as_dict(found: Shift) -> dict[str, Any]:
     certificates = [
         {
             "model": one.model,
@@ -197,8 +209,7 @@ def _as_dict(found: Shift, profile: Path | None) -> dict[str, Any]:
         for one in found.certificates
     ]
     compared = [one.to_dict() for one in found.comparisons]
-    written = {} if profile is None else {"profile": str(profile)}
-    return {"outside": found.outside, "certificates": certificates, "comparisons": compared, **written}
+    return {"outside": found.outside, "certificates": certificates, "comparisons": compared}
 
 
 def _show(found: Shift) -> None:
