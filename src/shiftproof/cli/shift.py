@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shiftproof.cli.options import EXIT_FAILED, AsJson, names_of
-from shiftproof.cli.show import say, show_json, show_table
+from shiftproof.cli.show import say, show_json
+from shiftproof.cli.show_shift import shift_json, show_shift
 
 if TYPE_CHECKING:
     from shiftproof.runs.shift import Shift
@@ -83,6 +84,9 @@ def command(
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for a drawing of the critic's values on target and domains.")
     ] = None,
+    in_report: Annotated[
+        bool, typer.Option("--in-report", help="Keep the distances in the run, and write its report with them.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """What a run guarantees near its domains, and whether a target lies provably outside; exit 2 if it does.
@@ -99,7 +103,7 @@ def command(
     if (run is None) == (profile is None):
         raise UsageError("give --run, the folder of a run, or --profile, a file of --save-profile; one of the two")
     if profile is not None:
-        given = {"--save-profile": save_profile, "--domain": domain, "--out": out}
+        given = {"--save-profile": save_profile, "--domain": domain, "--out": out, "--in-report": in_report or None}
         for name, value in given.items():
             if value is not None:
                 raise UsageError(f"{name} goes with --run, not with --profile")
@@ -113,16 +117,17 @@ def command(
             "--save-profile needs --target: a critic is fitted to see something, and without an example of what may "
             "arrive there is nothing to fit it to. Give data that has drifted, or corrupt some: shiftproof corrupt"
         )
-    if out is not None and target is None:
-        raise UsageError("--out is for drawings of a target: give --target")
+    if (out is not None or in_report) and target is None:
+        raise UsageError(f"{'--out' if out is not None else '--in-report'} is about a target: give --target")
     assert run is not None
     options = {"space": space, "critics": names_of(critic) or [], "level": level, "limit": limit, "interval": interval}
     found = _compare(run, target, names_of(domain), options | {"seed": seed or 0}, trust, save_profile)
     written = ([] if save_profile is None else [save_profile]) + ([] if out is None else _draw(found, out))
+    written += [_keep(run, found)] if in_report else []
     if json:
-        show_json(_as_dict(found) | ({"written": [str(path) for path in written]} if written else {}))
+        show_json(shift_json(found) | ({"written": [str(path) for path in written]} if written else {}))
     else:
-        _show(found)
+        show_shift(found)
         for path in written:
             typer.echo(f"written {path}")
     # the example of a profile is meant to lie outside
@@ -195,31 +200,9 @@ def _draw(found: Shift, folder: Path) -> list[Path]:
     return write_pictures(found, folder)
 
 
-def _as_dict(found: Shift) -> dict[str, Any]:
-    certificates = [
-        {
-            "model": one.model,
-            "domain": one.domain,
-            "certificate": one.title,
-            "norm": one.norm,
-            "units": one.units,
-            "ends": None if one.refusal or one.ends == float("inf") else one.ends,
-            "refusal": one.refusal,
-        }
-        for one in found.certificates
-    ]
-    compared = [one.to_dict() for one in found.comparisons]
-    return {"outside": found.outside, "certificates": certificates, "comparisons": compared}
+def _keep(run: Path, found: Shift) -> Path:
+    from shiftproof.runs import open_run
+    from shiftproof.runs.distances import keep_distances
 
-
-def _show(found: Shift) -> None:
-    if not found.certificates:
-        say("The run certifies nothing: no probe of its study does.")
-    else:
-        rows = [
-            [one.model, one.domain, one.title, one.norm, one.refusal or f"{one.ends:.3g}"] for one in found.certificates
-        ]
-        show_table(["model", "domain", "certificate", "norm", "guarantee ends at W1"], rows)
-    for one in found.comparisons:
-        say(f"{one.sentence}.", "bold" if one.outside else "")
-        say(f"  {one.detail}.")
+    keep_distances(run, [one.known for one in found.comparisons])
+    return open_run(run).export()[0]

@@ -25,7 +25,7 @@ from shiftproof.report.sections.findings import certificate_findings, score_find
 from shiftproof.report.sections.matrix import Matrix, matrices_of
 from shiftproof.report.sections.measures import SideBySide, side_by_side
 from shiftproof.report.sections.verdict import score_verdict, verdict_of
-from shiftproof.report.shift import ShiftSeries, shift_order, shift_series
+from shiftproof.report.shift import KnownDistance, ShiftSeries, shift_order, shift_series
 from shiftproof.report.tables import Cell
 from shiftproof.types import Finding
 
@@ -47,6 +47,7 @@ class Report:
         outcomes: What was required, and whether it is met.
         trained_here: Whether the run trained all its models.
         radii: The radii that tables show; none: round ones are chosen.
+        distances: How far targets are from domains at least, where somebody has asked.
     """
 
     title: str
@@ -65,6 +66,7 @@ class Report:
     trained_here: bool = True
     radii: tuple[float, ...] = ()
     texts: Mapping[str, Path] = field(default_factory=dict)
+    distances: Sequence[KnownDistance] = ()
 
     @cached_property
     def sections(self) -> dict[str, Section]:

@@ -21,7 +21,16 @@ from shiftproof.report.certified import Series, series_of_evidence
 from shiftproof.theory import DrawCertificate, ShiftCertificate, draw_certificate, shift_certificate, worst_share
 from shiftproof.types import Finding, FloatArray
 
-__all__ = ["CONFIDENCE", "ORDERS", "ShiftSeries", "nice_distances", "order_name", "shift_order", "shift_series"]
+__all__ = [
+    "CONFIDENCE",
+    "ORDERS",
+    "KnownDistance",
+    "ShiftSeries",
+    "nice_distances",
+    "order_name",
+    "shift_order",
+    "shift_series",
+]
 
 Shares = Literal["same", "any"]
 CONFIDENCE = 0.95
@@ -31,6 +40,22 @@ ORDERS = {"w1": 1.0, "w2": 2.0, "winf": math.inf}
 _STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _EDGE = 6.5
 """Over the root of the votes, in scales of the noise: so near the edge of a radius a vote that is measured may err."""
+
+
+@dataclass(frozen=True)
+class KnownDistance:
+    """A target lies at least `lower` (W1, in `norm` and `units`) from a domain, with probability `level`; what to say
+    of it is in `sentence`, and `outside` whether that is beyond what is guaranteed there.
+    """
+
+    target: str
+    domain: str
+    norm: str
+    units: str
+    lower: float
+    level: float
+    outside: bool
+    sentence: str
 
 
 @dataclass(frozen=True, eq=False)

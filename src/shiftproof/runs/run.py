@@ -19,6 +19,7 @@ from shiftproof.report import Report, write_report
 from shiftproof.report.page import FORMATS, render_page
 from shiftproof.report.requirements import Outcome, Requirement
 from shiftproof.runs.absent import Absent, Recorded, sentence_of
+from shiftproof.runs.distances import read_distances
 from shiftproof.runs.imported import ImportedData, ImportedProbe, describe_imported
 from shiftproof.runs.log_files import certificate_logs
 from shiftproof.runs.record import read_record
@@ -169,6 +170,7 @@ class Run:
             seed=study.seed,
             outcomes=self.outcomes,
             radii=tuple(record.get("radii") or ()),
+            distances=read_distances(self.folder),
             trained_here=all(spec.train for spec in study.models.values()),
         )
 

@@ -12,7 +12,7 @@ from shiftproof.domains import Domain, Domains
 from shiftproof.domains.unlabelled import Unlabelled
 from shiftproof.errors import UnknownName, UsageError
 from shiftproof.execution import Mode
-from shiftproof.report.shift import ShiftSeries, shift_series
+from shiftproof.report.shift import KnownDistance, ShiftSeries, shift_series
 from shiftproof.rng import checked_seed
 from shiftproof.runs.absent import AbsentData
 from shiftproof.runs.data import StudyData, load_study_data
@@ -77,6 +77,14 @@ class Comparison:
         return (
             f"W1 in {one.norm} ({one.units}{shape}) by a {one.critic}, a {one.interval} interval and "
             f"{one.n[0]} and {one.n[1]} samples that it was not fitted to"
+        )
+
+    @property
+    def known(self) -> KnownDistance:
+        """What a report says of it."""
+        one = self.distance
+        return KnownDistance(
+            self.target, self.domain, one.norm, one.units, one.lower, self.level, self.outside, self.sentence
         )
 
     def to_dict(self) -> dict[str, Any]:

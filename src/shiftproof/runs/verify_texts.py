@@ -11,6 +11,7 @@ from shiftproof.domains import Domain
 from shiftproof.execution import write_atomically
 from shiftproof.report.gallery import contact_sheet
 from shiftproof.report.page import FORMATS
+from shiftproof.runs.distances import keep_distances, read_distances
 from shiftproof.runs.run import Run, sheet_path
 from shiftproof.types import Finding
 
@@ -64,6 +65,9 @@ def check_report(run: Run, measured: Sequence[Domain] = ()) -> Iterator[Finding]
                 f"'shiftproof report {run.folder}' writes it again",
             )
     yield from _missing(run, lost, due)
+    if known := read_distances(run.folder):
+        message = f"{len(known)} distances of targets stand in the report, which is not checked without these targets"
+        yield Finding("warn", "distances-unchecked", f"{message}: ask again with shiftproof shift")
     if not wrong:
         message = f"{compared} tables, drawings, logs and pages say what the evidence gives"
         yield Finding("pass", "tables-same", message)
@@ -74,6 +78,7 @@ def _derive(run: Run, formats: Sequence[str], lost: Sequence[Domain] = ()) -> di
     with tempfile.TemporaryDirectory() as scratch:
         for path in run.folder.glob("figures/samples-*"):
             write_atomically(Path(scratch) / "figures" / path.name, path.read_bytes())
+        keep_distances(Path(scratch), read_distances(run.folder))
         for domain in lost:
             write_atomically(sheet_path(Path(scratch), domain.name), contact_sheet(domain))
         replace(run, folder=Path(scratch)).export(formats)

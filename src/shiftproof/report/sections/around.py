@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from shiftproof.report.chart import Chart, by_colour, layer, make_chart, numbers_axis, share_axis
+from shiftproof.report.chart import SOFT, Chart, by_colour, layer, make_chart, numbers_axis, share_axis
 from shiftproof.report.section import SECTIONS, Badge, Badges, Card, Section
-from shiftproof.report.shift import CONFIDENCE, ORDERS, ShiftSeries, nice_distances, order_name
+from shiftproof.report.shift import CONFIDENCE, ORDERS, KnownDistance, ShiftSeries, nice_distances, order_name
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table
 
 __all__ = ["Around", "headline"]
@@ -35,6 +36,7 @@ _ONE_DRAW = (
 )
 _POINTS = 80
 _LEGEND = {"symbolType": "stroke", "symbolOpacity": 1, "symbolStrokeWidth": 2}
+_FAR = {True: ("warn", "outside"), False: ("pass", "not shown")}
 _MANY = 4
 """Above so many curves, bands and attacks would hide each other."""
 
@@ -56,7 +58,8 @@ class Around(Section):
 
     def charts(self) -> list[Chart]:
         """The curves of each norm."""
-        return [_chart(number, some, self.report.targets) for number, some in enumerate(_by_units(self._held))]
+        groups = enumerate(_by_units(self._held))
+        return [_chart(number, some, self.report.targets, self.report.distances) for number, some in groups]
 
     def cards(self) -> list[Card]:
         """Tables, then curves, then where nothing can be guaranteed, and why."""
@@ -69,6 +72,9 @@ class Around(Section):
             Card([self._one_draw(some)], [_ONE_DRAW], f"One noisy draw in place of the vote: {some[0].title}")
             for some in _by_setting(self._drawn)
         ]
+        if self.report.distances:
+            far = [Badge(*_FAR[one.outside], f"{one.sentence}.") for one in self.report.distances]
+            cards.append(Card([Badges(far)], heading="How far targets are, at least"))
         refused = _refusals(self.report.around)
         if refused:
             cards.append(Card([Badges([Badge("warn", "none", f"{text}.") for text in refused])]))
@@ -100,6 +106,7 @@ class Around(Section):
         return {
             "confidence": CONFIDENCE,
             "curves": [_figures(one, nice_distances(some)) for some in _by_setting(self._held) for one in some],
+            "distances": [asdict(one) for one in self.report.distances],
             "refused": [
                 {"model": one.model, "domain": one.domain, "certificate": one.title, "because": one.refusal}
                 for one in self.report.around
@@ -230,7 +237,9 @@ def _by_units(series: Sequence[ShiftSeries]) -> list[list[ShiftSeries]]:
     return [[one for one in series if (one.norm, one.units) == pair] for pair in units]
 
 
-def _chart(number: int, series: Sequence[ShiftSeries], targets: Sequence[str]) -> Chart:
+def _chart(
+    number: int, series: Sequence[ShiftSeries], targets: Sequence[str], distances: Sequence[KnownDistance]
+) -> Chart:
     """W1 curves: guaranteed as lines, up to the estimate as a band, and what attacks have found as dots."""
     farthest = max([one.first.mean_reach for one in series if math.isfinite(one.first.mean_reach)] or [1.0])
     eps = np.linspace(0, max(farthest, 1e-3) * 1.05, _POINTS)
@@ -260,6 +269,14 @@ def _chart(number: int, series: Sequence[ShiftSeries], targets: Sequence[str]) -
     if few and dots:
         layers.append(layer(dots, {"type": "point", "filled": True, "size": 22, "opacity": 0.9}, **axes))
     words = "Lines: accuracy that is guaranteed on every distribution within the distance."
+    inside = [one for one in distances if (one.norm, one.units) == (series[0].norm, series[0].units)]
+    marks = [{"eps": one.lower, "target": f"{one.target} from {one.domain}"} for one in inside if one.lower <= eps[-1]]
+    if marks:
+        x = {"x": numbers_axis("eps", axes["x"]["title"])}
+        layers.append(layer(marks, {"type": "rule", "strokeDash": [2, 3], "color": SOFT}, **x))
+        text = {"type": "text", "align": "left", "dx": 4, "baseline": "top", "color": SOFT, "y": 2}
+        layers.append(layer(marks, text, **x, text={"field": "target", "type": "nominal"}))
+        words += " Upright: how far a target is at least."
     if few:
         words += " Bands reach up to what the measured samples alone would give, without what is paid for their number."
         words += (

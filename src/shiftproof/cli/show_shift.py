@@ -1,0 +1,54 @@
+"""How guarantees around domains, and the distance of a target, are shown on the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shiftproof.cli.show import say, show_table
+
+if TYPE_CHECKING:
+    from shiftproof.runs.shift import Shift
+
+__all__ = ["shift_json", "show_shift"]
+
+
+def shift_json(found: Shift) -> dict[str, Any]:
+    """All of it as one JSON object."""
+    certificates = [
+        {
+            "model": one.model,
+            "domain": one.domain,
+            "certificate": one.title,
+            "norm": one.norm,
+            "units": one.units,
+            "ends": None if one.refusal or one.ends == float("inf") else one.ends,
+            "refusal": one.refusal,
+        }
+        for one in found.certificates
+    ]
+    compared = [one.to_dict() for one in found.comparisons]
+    return {"outside": found.outside, "certificates": certificates, "comparisons": compared}
+
+
+def show_shift(found: Shift) -> None:
+    """What is guaranteed at round distances, where nothing is and why, and how far a target is."""
+    from shiftproof.report.shift import CONFIDENCE, nice_distances
+
+    if not found.certificates:
+        say("The run certifies nothing: no probe of its study does.")
+    for norm, units in dict.fromkeys((one.norm, one.units) for one in found.certificates):
+        series = [one for one in found.certificates if (one.norm, one.units) == (norm, units)]
+        held = [one for one in series if not one.refusal]
+        eps = nice_distances(held) if held else ()
+        rows = [
+            [one.model, one.domain, one.title, *(f"{one.at(e):.1%}" for e in eps), f"{one.ends:.3g}"] for one in held
+        ]
+        if held:
+            say(f"Accuracy that is guaranteed ({CONFIDENCE:.0%}) on every distribution within W1, in {norm} ({units}):")
+            show_table(["model", "domain", "certificate", *(f"W1 {e:g}" for e in eps), "ends at"], rows)
+        for one in series:
+            if one.refusal:
+                say(f"{one.model} on {one.domain}, {one.title}: nothing, because {one.refusal}; {one.remedy}.")
+    for compared in found.comparisons:
+        say(f"{compared.sentence}.", "bold" if compared.outside else "")
+        say(f"  {compared.detail}.")
