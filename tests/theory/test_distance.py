@@ -117,10 +117,24 @@ def test_units_that_both_domains_hold_are_in_the_same_fold() -> None:
 def test_groups_count_once() -> None:
     p, q = gaussians(np.random.default_rng(11), 40, 4, 5.0)
     copies = np.repeat(q.inputs, 10, axis=0)
-    alone, many = lower_distance(p, q), lower_distance(p, Points.of("q", copies))
+    groups = [f"patient {i // 10}" for i in range(len(copies))]
+    alone, many = lower_distance(p, q), lower_distance(p, Points.of("q", copies, groups))
     assert many.n == alone.n
     assert many.lower == pytest.approx(alone.lower, rel=0.1)
     assert unit_means(np.array([1.0, 3.0, 5.0]), np.array(["a", "a", "b"], object), 0).tolist() in ([2, 5], [5, 2])
+
+
+def test_inputs_that_come_again_count_again() -> None:
+    """A law of a few inputs that come again and again: without copies it would be another law, far from itself."""
+    rng = np.random.default_rng(13)
+    rare = rng.normal(9, 1, (40, 3)).astype(np.float32)
+    above = 0
+    for _ in range(40):
+        sides = [np.where(rng.random((300, 1)) < 0.9, np.float32(0), rare[rng.integers(40, size=300)]) for _ in "pq"]
+        one = Points.of("p", sides[0].astype(np.float32))
+        assert one.count == 300
+        above += lower_distance(one, Points.of("q", sides[1][:200].astype(np.float32)), level=0.9).lower > 0
+    assert above <= 9
 
 
 def refused(p: Points, q: Points, **options: object) -> str:

@@ -15,6 +15,7 @@ from shiftproof.errors import DataError
 from shiftproof.execution import read_json, write_json
 from shiftproof.rng import fresh_seed, numpy_generator
 from shiftproof.theory.alarm import Alarm
+from shiftproof.theory.points import content_units
 from shiftproof.theory.profile import Profile
 
 __all__ = ["Look", "open_alarm", "watch_folder"]
@@ -78,14 +79,17 @@ def _judge(alarm: Alarm, folder: Path, names: list[str]) -> tuple[Alarm, dict[st
     shuffled = [names[place] for place in order]
     skipped: dict[str, str] = {}
     for start in range(0, len(shuffled), _CHUNK):
-        images = []
+        images = {}
         for name in shuffled[start : start + _CHUNK]:
             try:
-                images.append(_image(folder, name, alarm.profile))
+                images[name] = _image(folder, name, alarm.profile)
             except DataError as error:
                 skipped[name] = str(error)
         if images:
-            alarm = alarm.update(np.stack(images))
+            pixels = np.stack(list(images.values()))
+            # a file that is overwritten by another image is another sample
+            ids = [f"{name} {content}" for name, content in zip(images, content_units(pixels), strict=True)]
+            alarm = alarm.update(pixels, ids)
         if alarm.raised:
             break
     return alarm, skipped

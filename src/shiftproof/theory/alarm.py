@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from shiftproof.theory.stream import FRACTIONS, Evidence
 
 __all__ = ["Alarm"]
 
-_DIGITS = 16
+_BYTES = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +27,9 @@ class Alarm:
     """Evidence that what arrives lies beyond what is guaranteed around a domain, after all batches so far.
 
     False alarms, ever: 1 - `level` at most, if every input, given those before it, comes from a law within the
-    profile's distance of its domain. Inputs of a batch are shuffled, and equal inputs are counted once, so that a file
-    that is read again changes nothing. Batches that are each sorted into other batches (all of one class today,
+    profile's distance of its domain. Inputs of a batch are shuffled. Where inputs come with ids, each id is counted
+    once, so that a file that is read again changes nothing; equal inputs of other ids count each, since leaving them
+    out would make another law of the stream. Batches that are each sorted into other batches (all of one class today,
     another tomorrow) break the condition, and no shuffling mends that.
     """
 
@@ -57,25 +59,30 @@ class Alarm:
         """Whether the alarm was raised, now or before: it stays."""
         return self.evidence.alarmed(self.alpha)
 
-    def update(self, inputs: NDArray[np.float32]) -> Alarm:
-        """After a batch of inputs (N x shape), shuffled; those that were counted before are passed over."""
+    def update(self, inputs: NDArray[np.float32], ids: Sequence[str] | None = None) -> Alarm:
+        """After a batch of inputs (N x shape), shuffled; those whose ids were counted before are passed over."""
         batch = np.asarray(inputs, np.float32)
         if batch.shape[1:] != self.profile.shape:
             sizes = [" x ".join(map(str, shape)) for shape in (batch.shape[1:], self.profile.shape)]
             raise DataError(f"inputs are {sizes[0]}, and those of the profile {sizes[1]}")
         if not np.isfinite(batch).all():
             raise DataError("inputs hold values that are not numbers (NaN or infinite)")
-        digests = [unit[:_DIGITS] for unit in content_units(batch)]
-        new = {digest: row for row, digest in enumerate(digests) if digest not in self.seen}
-        if not new:
+        if ids is not None and len(ids) != len(batch):
+            raise DataError(f"there are {len(batch)} inputs but {len(ids)} ids")
+        digests = [] if ids is None else [_digest(one) for one in ids]
+        rows = [row for row in range(len(batch)) if not digests or digests[row] not in self.seen]
+        # by what they hold first, so that the order does not depend on that in which a folder lists its files
+        contents = content_units(batch)
+        ordered = sorted(
+            {digests[row] if digests else str(row): row for row in rows}.values(), key=contents.__getitem__
+        )
+        if not ordered:
             return self
-        # by their hashes first, so that the order does not depend on that in which a folder lists its files
-        ordered = sorted(new)
         order = numpy_generator(self.seed, "shuffled stream", self.evidence.count).permutation(len(ordered))
-        rows = np.array([new[ordered[place]] for place in order], np.int64)
-        values = self.profile.values(batch[rows], self.seed, self.evidence.count)
+        chosen = np.array([ordered[place] for place in order], np.int64)
+        values = self.profile.values(batch[chosen], self.seed, self.evidence.count)
         evidence = self.evidence.update(values, self.profile.limit)
-        return replace(self, evidence=evidence, seen=self.seen | new.keys())
+        return replace(self, evidence=evidence, seen=self.seen | {digests[row] for row in ordered if digests})
 
     def follow(self, batches: Iterable[NDArray[np.float32]]) -> Iterator[Alarm]:
         """After each batch of a stream; ends with the alarm, or with the stream."""
@@ -126,3 +133,8 @@ class Alarm:
         if len(capital) != len(FRACTIONS) or not np.isfinite([*capital, evidence.peak]).all():
             raise DataError("the state is damaged: its capital is not that of the stakes")
         return alarm
+
+
+def _digest(one: str) -> str:
+    """Names of files are not kept, only that one was counted."""
+    return hashlib.blake2b(one.encode(), digest_size=_BYTES).hexdigest()

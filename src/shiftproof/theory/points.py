@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from shiftproof.types import FloatArray, IntArray
 
 __all__ = ["FEWEST", "Folds", "Points", "check_points", "content_units", "deal", "unit_means"]
 
+_COPY = " copy "
 FEWEST = 8
 """Units of a domain below which nothing is judged: four in each fold, of which two choose between critics."""
 
@@ -40,9 +42,13 @@ class Points:
 
     @classmethod
     def of(cls, name: str, inputs: NDArray[np.float32], groups: Iterable[str] | None = None) -> Points:
-        """Inputs with their groups; without any, equal inputs are one unit, so that no copy counts twice."""
+        """Inputs with their groups; without any, every input is a unit.
+
+        Copies count as often as they are there: a law may well give the same input again (an empty scan), and leaving
+        those out would be another law. That samples are independent draws is for whoever has collected them to say.
+        """
         if groups is None:
-            return cls(name, inputs, content_units(inputs))
+            return cls(name, inputs, _numbered(content_units(inputs)))
         units = np.empty(len(inputs), object)
         units[:] = [f"group {group}" for group in groups]
         return cls(name, inputs, units)
@@ -59,6 +65,11 @@ class Points:
     def count(self) -> int:
         """The number of units."""
         return len(set(self.units.tolist()))
+
+    @property
+    def different(self) -> int:
+        """How many units differ in what they hold."""
+        return len({str(unit).partition(_COPY)[0] for unit in self.units})
 
     def subset(self, rows: IntArray) -> Points:
         """Some of the inputs."""
@@ -79,16 +90,26 @@ def content_units(inputs: NDArray[np.float32]) -> NDArray[np.object_]:
     return units
 
 
+def _numbered(digests: NDArray[np.object_]) -> NDArray[np.object_]:
+    """Units of their own for copies: the first, second, ... of each content."""
+    met: Counter[str] = Counter()
+    units = np.empty(len(digests), object)
+    for row, digest in enumerate(digests.tolist()):
+        met[digest] += 1
+        units[row] = f"{digest}{_COPY}{met[digest]}"
+    return units
+
+
 def check_points(reference: Points, target: Points) -> None:
     """Refuse domains of other shapes, of too few samples, and a target that is the reference itself."""
     if reference.shape != target.shape:
         sizes = [" x ".join(map(str, points.shape)) for points in (target, reference)]
         raise DataError(f"inputs of {target.name!r} are {sizes[0]}, and those of {reference.name!r} {sizes[1]}")
     for points in (reference, target):
-        if points.count < FEWEST:
-            copies = f" ({len(points)} with copies, or of one group)" if points.count < len(points) else ""
+        if (count := points.different) < FEWEST:
+            copies = f" ({len(points)} with copies, or of one group)" if count < len(points) else ""
             raise DataError(
-                f"{points.name!r} holds {points.count} different sample{'s' * (points.count != 1)}{copies}; a distance "
+                f"{points.name!r} holds {count} different sample{'s' * (count != 1)}{copies}; a distance "
                 f"needs at least {FEWEST}, and says little below some hundred: add more"
             )
     if set(target.units.tolist()) <= set(reference.units.tolist()):
