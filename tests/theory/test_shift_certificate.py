@@ -102,7 +102,7 @@ def test_other_class_shares_are_another_statement() -> None:
     assert anything.at(0.0) == 0
     right = shift_certificate(held, np.zeros(10_000, np.int64), shares="any")
     assert right.at(0.1) == pytest.approx(0.9 - sampling_term(10_000, 0.05))
-    assert "each class" in anything.guarantee
+    assert "the same class" in anything.guarantee
 
 
 def test_classes_share_the_chance_of_error() -> None:
@@ -308,3 +308,21 @@ def test_bad_input() -> None:
     ]:
         with pytest.raises(UsageError, match=words):
             call()
+
+
+def test_guarantees_are_never_rounded_up() -> None:
+    one = around(np.ones(400), confidence=0.975)
+    assert one.at(0.0) == pytest.approx(1 - sampling_term(400, 0.025))
+    assert one.sentence(0.0).startswith("93% guaranteed (97%)")
+    assert "97.5%" in one.guarantee
+
+
+def test_any_shares_speak_of_measured_classes_alone() -> None:
+    found = shift_certificate(certificates_of(np.ones(50)), np.zeros(50, np.int64), shares="any")
+    assert "over the classes that were measured" in found.guarantee
+
+
+def test_full_votes_of_a_rule_that_may_stop_early_pay_for_it() -> None:
+    held = voted(np.array([900]), 1_000)
+    early = replace(held, levels=budget(0.001, 3, runner_up=True, stops_early=True))
+    assert label_probability(early, [0], 0.001) < label_probability(held, [0], 0.001)

@@ -99,3 +99,8 @@ def test_parts_of_a_radius_gap_add_up(one: list[float], other: list[float]) -> N
     assert found.by_accuracy + found.by_radius == pytest.approx(found.lost, abs=1e-12)
     if (np.array(one) > 0).mean() == (np.array(other) > 0).mean():
         assert found.by_accuracy == pytest.approx(0)
+
+
+def test_powers_that_underflow_promise_nothing() -> None:
+    assert worst_share([1e-4, 1.0], 2e-4, 100) == 0.5
+    assert worst_share([1e-4, 1.0], 2e-4, 1_000) <= 0.5

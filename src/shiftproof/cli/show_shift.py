@@ -33,6 +33,7 @@ def shift_json(found: Shift) -> dict[str, Any]:
 def show_shift(found: Shift) -> None:
     """What is guaranteed at round distances, where nothing is and why, and how far a target is."""
     from shiftproof.report.shift import CONFIDENCE, nice_distances
+    from shiftproof.theory.words import percent_down, rounded_down
 
     if not found.certificates:
         say("The run certifies nothing: no probe of its study does.")
@@ -41,7 +42,14 @@ def show_shift(found: Shift) -> None:
         held = [one for one in series if not one.refusal]
         eps = nice_distances(held) if held else ()
         rows = [
-            [one.model, one.domain, one.title, *(f"{one.at(e):.1%}" for e in eps), f"{one.ends:.3g}"] for one in held
+            [
+                one.model,
+                one.domain,
+                one.title,
+                *(percent_down(v, 1) for v in one.at(eps).tolist()),
+                rounded_down(one.ends),
+            ]
+            for one in held
         ]
         if held:
             say(f"Accuracy that is guaranteed ({CONFIDENCE:.0%}) on every distribution within W1, in {norm} ({units}):")

@@ -19,6 +19,7 @@ from shiftproof.perturbations.noise import NOISES, as_noise
 from shiftproof.perturbations.noise.normal import Normal
 from shiftproof.report.certified import Series, series_of_evidence
 from shiftproof.theory import DrawCertificate, ShiftCertificate, draw_certificate, shift_certificate, worst_share
+from shiftproof.theory.words import percent_down
 from shiftproof.types import Finding, FloatArray
 
 __all__ = [
@@ -166,16 +167,17 @@ class ShiftSeries:
 
     def sentence(self, eps: float, p: float = 1.0) -> str:
         """The guarantee at one distance, in words."""
-        place = self.certificates(p)[0].place.format(f"{eps:.3g}")
-        return f"{float(self.at(eps, p)):.0%} are guaranteed ({CONFIDENCE:.0%}) on {place}"
+        place = self.certificates(p)[0].place.format(f"{eps:g}")
+        return f"{percent_down(float(self.at(eps, p)))} are guaranteed ({CONFIDENCE:.0%}) on {place}"
 
     def attacked(self, eps: ArrayLike) -> FloatArray | None:
         """The worst accuracy of the measured samples within W1 `eps` that attacks have found; None without attacks.
 
         Of the same classifier, in the same norm. A stronger attack may find less: it bounds the guarantee from above.
         """
-        reach = [_attack_reach(one, self._attacks_of(one)) for one in self.series.repeats.measurements]
-        curves = [worst_share(one, eps) for one in reach if one is not None]
+        rows = self.series.repeats.measurements
+        reach = [(_attack_reach(one, self._attacks_of(one)), _weights(one)) for one in rows]
+        curves = [worst_share(one, eps, weights=weights) for one, weights in reach if one is not None]
         return np.asarray(np.min(curves, axis=0)) if curves else None
 
     @cached_property
@@ -203,7 +205,9 @@ class ShiftSeries:
                 eps = np.linspace(0, float(radii.max(initial=0.0)), 50)
                 # certificates that are wrong by chance, as many as alpha allows, and one more
                 allowed = float(held.fact("alpha")) + 1 / len(held)
-                if bool((worst_share(radii, eps) > worst_share(reach, eps) + allowed).any()):
+                weights = _weights(held)
+                below = worst_share(radii, eps, weights=weights), worst_share(reach, eps, weights=weights)
+                if bool((below[0] > below[1] + allowed).any()):
                     return True
         return False
 
@@ -249,6 +253,13 @@ def _certificates(one: Measurement) -> Certificates:
     """The stored certificates; whether their runner-up has a bound of its own tells two classes from more."""
     levels = one.fact("levels") or {}
     return certificates_in(one, 3 if levels.get("final_rival") else 2)
+
+
+def _weights(one: Measurement) -> FloatArray:
+    """Every unit weighs the same, and within it every sample."""
+    numbers = np.unique(one.units_of.astype(str), return_inverse=True)[1]
+    sizes = np.bincount(numbers)
+    return 1 / (len(sizes) * sizes[numbers])
 
 
 def _attack_reach(held: Measurement, attacks: Sequence[Measurement], slack: bool = False) -> FloatArray | None:

@@ -24,8 +24,9 @@ from shiftproof.runs.sources import as_data
 from shiftproof.runs.trust import Trust
 from shiftproof.theory.distance import Distance, Interval, check_level
 from shiftproof.theory.profile import Profile, profile_of
+from shiftproof.theory.words import rounded_down
 
-__all__ = ["Comparison", "Shift", "profile_for", "rounded_down", "shift"]
+__all__ = ["Comparison", "Shift", "profile_for", "shift"]
 
 NOTHING = Trust()
 
@@ -62,11 +63,11 @@ class Comparison:
             )
             return f"{known}. Nothing is guaranteed there to compare it with: {self.reason}"
         if self.outside:
-            return f"{farther}. The guarantee of this run ends at {self.ends:.3g}: it says nothing there"
+            return f"{farther}. The W1 guarantee of this run ends at {self.ends:.3g}: it says nothing there"
         away = f"; it is provably farther than {far} away ({level})" if self.distance.lower > 0 else ""
         return (
             f"{self.target}: no evidence that it lies outside what is guaranteed around {self.domain}, which ends at "
-            f"{self.ends:.3g}{away}. That it lies inside can't be proven"
+            f"W1 {self.ends:.3g}{away}. That it lies inside can't be proven"
         )
 
     @property
@@ -210,18 +211,6 @@ def profile_for(run: Run, comparison: Comparison) -> Profile:
         resize=resizes(run.study),
         to_gray=to_gray(run.study),
     )
-
-
-def rounded_down(value: float) -> str:
-    """A bound with three digits, never more than it is.
-
-    >>> rounded_down(36.58), rounded_down(0.90999), rounded_down(0.0)
-    ('36.5', '0.909', '0')
-    """
-    if value <= 0:
-        return "0"
-    step = 10.0 ** (math.floor(math.log10(value)) - 2)
-    return f"{math.floor(value / step * (1 + 1e-12)) * step:.3g}"
 
 
 def _check_names(space: str, critics: Sequence[str]) -> None:

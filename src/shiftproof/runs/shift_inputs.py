@@ -131,6 +131,11 @@ def encoder_of(model: nn.Module, name: str, norm: str, samples: Unlabelled) -> E
 def check_unseen(run: Run, member: str, domain: str) -> None:
     """Refuse to represent samples by a model that may have been trained on them: they lie elsewhere than others do."""
     known = run.record.get("measured", {}).get(member, {}).get(domain)
+    if known is not None and known.get("chose_weights", "unknown") != "no":
+        raise DataError(
+            f"the samples of {domain} decided which weights of {member} were kept, or may have: it represents them as "
+            "it does no others; take --space pixels"
+        )
     if known is not None and known["seen_in_training"] != "no":
         raise DataError(
             f"{member} may have been trained on the samples of {domain} (seen in training: "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shiftproof.catalogue import options_of
 from shiftproof.errors import UnknownName, UsageError
 from shiftproof.perturbations.noise import Noise
 from shiftproof.probes.certify import Certify
@@ -52,20 +53,28 @@ def questions_of(run: Run, series: Sequence[ShiftSeries], names: Sequence[str] |
     chosen = [name for name in measured if name != target and (names is None or name in names)]
     if not chosen:
         raise UsageError(f"the run measures no domain besides {target}: there is nothing to compare it with")
-    found: dict[tuple[str, str, str], Question] = {}
+    found: dict[tuple[str, ...], Question] = {}
     for one in series:
         if one.domain not in chosen or one.norm == "edits":
             continue
-        key, ends = (one.domain, one.norm, one.units), None if one.refusal else _ends(one)
-        before = found.get(key)
+        noise, ends = noises.get(one.series.setting), None if one.refusal else _ends(one)
+        space = one.domain, one.norm, one.units
+        before = found.get(key := (*space, _parameters(noise)))
         if before is None or (ends is not None and (before.ends is None or ends > before.ends)):
-            noise = noises.get(one.series.setting)
-            found[key] = Question(*key, ends, one.refusal, one.model, noise)
+            found[key] = Question(*space, ends, one.refusal, one.model, noise)
     guaranteed = list(found.values())
     if guaranteed and names is None:
         return guaranteed
     known = {one.domain for one in guaranteed}
     return guaranteed + [Question(name) for name in chosen if name not in known]
+
+
+def _parameters(noise: Noise | None) -> str:
+    """Which parameters a noise moves, whatever its scale; nothing where it moves the input itself."""
+    if noise is None or noise.additive:
+        return ""
+    first = next(iter(options_of(type(noise))))
+    return repr({key: value for key, value in noise.to_config().items() if key != first})
 
 
 def _ends(series: ShiftSeries) -> float:

@@ -12,11 +12,11 @@ from shiftproof.runs.data import StudyData
 from shiftproof.runs.models import load_trained
 from shiftproof.runs.run import Run
 from shiftproof.runs.shift_inputs import check_unseen, encoder_of
-from shiftproof.runs.shift_questions import Question
+from shiftproof.runs.shift_questions import PIXELS, Question
 from shiftproof.theory.critics_network import NETWORKS, NetworkFit
 from shiftproof.theory.critics_smoothed import SmoothedFit
 from shiftproof.theory.distance import Distance, Fit, Interval, LinearFit, lower_distance
-from shiftproof.theory.points import Points, content_units
+from shiftproof.theory.points import Points
 
 __all__ = ["CRITICS", "SPACES", "Settings", "distance_between"]
 
@@ -105,6 +105,9 @@ def _in_representation(
     """A distance between representations; over the encoder's constant, where that is known, one between inputs."""
     if settings.networks:
         raise UsageError(f"{settings.networks[0]}: critics of representations are linear")
+    if question.ends is not None and not question.in_pixels:
+        reason = f"radii around {question.domain} are in {question.norm} ({question.units}), and not of inputs"
+        question = replace(question, norm="l2", units=PIXELS, ends=None, reason=reason)
     member = next(one for one in run.study.members if question.model in (None, one.name))
     for name in (reference.name, target.name):
         check_unseen(run, member.key, name)
@@ -115,7 +118,7 @@ def _in_representation(
     sides = []
     for samples, known in zip((reference, target), pixels, strict=True):
         values = encoder(samples)
-        sides.append(Points(samples.name, values, content_units(values) if known is None else known.units))
+        sides.append(Points.of(samples.name, values) if known is None else Points(samples.name, values, known.units))
     if not encoder.constant:
         reason = f"the constant of {member.title}'s encoder is not known, so that no radius speaks of such distances"
         found = settings.bound(sides, "l2", f"representation of {member.title}", {"linear": LinearFit("l2")})

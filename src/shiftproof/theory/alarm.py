@@ -26,7 +26,7 @@ _BYTES = 12
 class Alarm:
     """Evidence that what arrives lies beyond what is guaranteed around a domain, after all batches so far.
 
-    False alarms, ever: 1 - `level` at most, if every input, given those before it, comes from a law within the
+    False alarms, ever: 1 - `level` at most, if every input, given those counted before it, comes from a law within
     profile's distance of its domain. Inputs of a batch are shuffled. Where inputs come with ids, each id is counted
     once, so that a file that is read again changes nothing; equal inputs of other ids count each, since leaving them
     out would make another law of the stream. Batches that are each sorted into other batches (all of one class today,
@@ -101,9 +101,9 @@ class Alarm:
         if self.raised:
             return (
                 f"alarm {after}: some of what arrives comes from provably farther than {ends} from {domain} "
-                f"({100 * self.level:g} %). The guarantee of this run ends at {ends}: it says nothing there"
+                f"({100 * self.level:g} %). The W1 guarantee of this run ends at {ends}: it says nothing there"
             )
-        return f"{after}: no evidence that it lies outside what is guaranteed around {domain}, which ends at {ends}"
+        return f"{after}: no evidence that it lies outside what is guaranteed around {domain}, which ends at W1 {ends}"
 
     def to_state(self) -> dict[str, Any]:
         """For JSON: the evidence, what was counted, and of which profile it is."""

@@ -19,6 +19,7 @@ from shiftproof.theory.confidence import Terms, check_level, sampling_term, spli
 from shiftproof.theory.one_draw import draw_share, kumar_share
 from shiftproof.theory.shift_certificate import FIXED_ALPHA, read_again
 from shiftproof.theory.transport import check_order
+from shiftproof.theory.words import level_text, percent_down
 from shiftproof.types import FloatArray
 
 __all__ = ["DrawCertificate", "draw_certificate", "label_probability"]
@@ -45,7 +46,8 @@ class DrawCertificate:
     domain: str = "the measured domain"
 
     def __repr__(self) -> str:
-        return f"DrawCertificate({float(self.at(0.0)):.1%} at 0, n = {len(self.probability)}, sigma {self.sigma:g})"
+        share = percent_down(float(self.at(0.0)), 1)
+        return f"DrawCertificate({share} at 0, n = {len(self.probability)}, sigma {self.sigma:g})"
 
     def own(self, eps: ArrayLike) -> FloatArray:
         """From the probability of each sample."""
@@ -69,10 +71,10 @@ class DrawCertificate:
         """What is guaranteed, of which classifier, and with which probability."""
         distance = "W-infinity" if math.isinf(self.p) else f"W{self.p:g}"
         return (
-            f"With probability {self.confidence:.0%} over the samples and the noise, the model under one draw of "
-            f"Gaussian noise (sigma {self.sigma:g}) is right on at least the stated share of every distribution with "
-            f"the class shares of {self.domain} within {distance} eps of it ({self.norm}, {self.units}), for all eps "
-            "at once. This is not the vote."
+            f"With probability {level_text(self.confidence)} over the samples and the noise, the model under one "
+            f"draw of Gaussian noise (sigma {self.sigma:g}) is right on at least the stated share of every "
+            f"distribution with the class shares of {self.domain} within {distance} eps of it ({self.norm}, "
+            f"{self.units}), for all eps at once. This is not the vote."
         )
 
 
@@ -127,7 +129,10 @@ def label_probability(certificates: Certificates, labels: ArrayLike, alpha: floa
     full = (read.bound == EXACT_N) & (read.n == read.samples) & (read.label_count >= 0) & ~read.skipped
     bounds = np.zeros(len(read))
     if full.any():
-        bounds[full] = lower_bound(read.label_count[full], read.n[full], alpha)
+        # what stopping early may use is spent already
+        levels = read.levels
+        final = alpha if levels is None else min(alpha, levels.final + levels.final_rival)
+        bounds[full] = lower_bound(read.label_count[full], read.n[full], final)
     stopped = (read.bound == STOPPED) & ~read.skipped & (read.chosen == wanted)
     bounds[stopped] = read.p_lower[stopped]
     noise = read.noise

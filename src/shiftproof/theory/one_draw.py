@@ -10,7 +10,7 @@ from scipy.special import erf, ndtr, ndtri
 
 from shiftproof.errors import UsageError
 from shiftproof.statistics import lower_bound
-from shiftproof.theory.transport import check_order
+from shiftproof.theory.transport import check_distances, check_order
 from shiftproof.types import FloatArray
 
 __all__ = ["draw_share", "kumar_share", "screening_share"]
@@ -37,7 +37,7 @@ def draw_share(probability: ArrayLike, eps: ArrayLike, sigma: float, p: float = 
     order, share = check_order(p), _probabilities(probability)
     if not sigma > 0:
         raise UsageError(f"sigma is {sigma!r}; it should be above 0")
-    asked = np.asarray(eps, np.float64)
+    asked = check_distances(eps)
     flat = asked.ravel()
     if math.isinf(order):
         z = ndtri(share)
@@ -63,7 +63,7 @@ def kumar_share(share: ArrayLike, eps: ArrayLike, sigma: float) -> FloatArray:
     >>> float(kumar_share(0.9, 0.1, sigma=0.25).round(3))
     0.741
     """
-    lost = erf(np.asarray(eps, np.float64) / (2 * math.sqrt(2) * sigma))
+    lost = erf(check_distances(eps) / (2 * math.sqrt(2) * sigma))
     return np.maximum(np.asarray(share, np.float64) - lost, 0.0)
 
 
@@ -77,7 +77,7 @@ def screening_share(right: int, n: int, radius: ArrayLike, sigma: float, confide
     0.785
     """
     least = float(lower_bound(right, n, 1 - confidence))
-    return ndtr(ndtri(least) - np.asarray(radius, np.float64) / sigma)
+    return ndtr(ndtri(least) - check_distances(radius) / sigma)
 
 
 def _brackets(share: FloatArray, sigma: float, slopes: FloatArray) -> FloatArray:

@@ -16,6 +16,7 @@ from shiftproof.errors import UsageError
 from shiftproof.perturbations.edits import Edits
 from shiftproof.theory.confidence import Terms, check_level, split_terms
 from shiftproof.theory.transport import check_order, worst_share, worst_share_at
+from shiftproof.theory.words import level_text, percent_down
 from shiftproof.types import FloatArray
 
 __all__ = ["FIXED_ALPHA", "Population", "ShiftCertificate", "certified_reach", "read_again", "shift_certificate"]
@@ -69,8 +70,8 @@ class ShiftCertificate:
 
     `at(eps)` holds for all eps at once, with probability `confidence` over the samples and the noise of the
     certificates. Distances are Wasserstein's of order `p` in `norm` and `units`; they move inputs, never labels. With
-    `shares` "same", of distributions with the domain's own class shares; with "any", of all whose classes are each
-    within eps of the same class of the domain.
+    `shares` "same", of distributions with the domain's own class shares; with "any", of all over the classes that have
+    samples here whose classes are each within eps of the same class of the domain.
     """
 
     populations: Sequence[Population]
@@ -137,21 +138,27 @@ class ShiftCertificate:
         where = f"{self.domain} ({self.norm}, {self.units})"
         if self.shares == "same":
             return f"every distribution with the class shares of {self.domain} within {self.distance} {{}} of {where}"
-        return f"every distribution of which each class is within {self.distance} {{}} of that class of {where}"
+        return (
+            f"every distribution over the classes that were measured of which each is within {self.distance} {{}} of "
+            f"the same class of {where}"
+        )
 
     def sentence(self, eps: float) -> str:
         """The guarantee at one distance."""
-        return f"{float(self.at(eps)):.0%} guaranteed ({self.confidence:.0%}) on {self.place.format(f'{eps:.3g}')}"
+        share, level = percent_down(float(self.at(eps))), percent_down(self.confidence)
+        return f"{share} guaranteed ({level}) on {self.place.format(f'{eps:g}')}"
 
     @property
     def guarantee(self) -> str:
         """What is guaranteed, of which classifier, with which probability, and what it does not cover."""
         who = "classifier itself" if self.classifier == "base" else f"{self.classifier} classifier"
         units = "groups" if self.grouped else "samples"
-        law = ", drawn as a random group and then a random sample of it" if self.grouped else ""
+        of_class = " that has any of the class" if self.shares == "any" else ""
+        law = f", drawn as a random group{of_class} and then a random sample of it" if self.grouped else ""
         return (
-            f"With probability {self.confidence:.0%} over the {units}{' and the noise' if self.alpha else ''}, the "
-            f"{who} is right on at least the stated share of {self.place.format('eps')}{law}, for all eps at once. "
+            f"With probability {level_text(self.confidence)} over the {units}"
+            f"{' and the noise' if self.alpha else ''}, the {who} is right on at least the stated share of "
+            f"{self.place.format('eps')}{law}, for all eps at once. "
             f"Inputs move and labels do not.{f' {self.note}' if self.note else ''}"
         )
 

@@ -77,7 +77,8 @@ class Evidence:
         if not len(given):
             return self
         capital = _capital(limit.stakes(given), self)
-        peak = float(_total(capital, self.count).max())
+        # at the end of a batch alone: inside one, samples are in an order that they did not arrive in
+        peak = float(_total(capital, self.count)[-1])
         return Evidence(self.count + len(given), tuple(capital[:, -1].tolist()), max(self.peak, peak))
 
     def alarmed(self, alpha: float) -> bool:

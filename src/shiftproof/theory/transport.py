@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from shiftproof.errors import UsageError
 from shiftproof.types import FloatArray
 
-__all__ = ["check_order", "worst_share", "worst_share_at"]
+__all__ = ["check_distances", "check_order", "worst_share", "worst_share_at"]
 
 
 def check_order(p: float) -> float:
@@ -36,7 +36,7 @@ def worst_share(reach: ArrayLike, eps: ArrayLike, p: float = 1.0, weights: Array
     array([0.9, 0.8, 0. ])
     """
     order, radii = check_order(p), _reach(reach)
-    asked = _distances(eps)
+    asked = check_distances(eps)
     mass = np.full(len(radii), 1 / len(radii)) if weights is None else np.asarray(weights, np.float64)
     if math.isinf(order):
         ranked = np.argsort(radii, kind="stable")
@@ -61,7 +61,9 @@ def worst_share(reach: ArrayLike, eps: ArrayLike, p: float = 1.0, weights: Array
     inside = np.minimum(place, len(price) - 1)
     value = (spent[inside] - budget) / price[inside] + others[inside]
     value = np.where(place < len(price), value, 0.0)
-    return np.asarray(np.clip(np.where(asked == 0, float(share.sum()), value) + kept, 0.0, 1.0))
+    found = np.where(asked == 0, float(share.sum()), value) + kept
+    # no law may move a sample that reaches no farther than eps for more: powers that underflow would say otherwise
+    return np.asarray(np.clip(np.minimum(found, worst_share(radii, asked, math.inf, mass)), 0.0, 1.0))
 
 
 def worst_share_at(
@@ -73,7 +75,7 @@ def worst_share_at(
     A threshold of 0 is the share with R > 0, which says something of eps = 0 alone. For p = infinity the mean is the
     share with R > r, and the cost is infinite where r < eps.
     """
-    order, radii, asked = check_order(p), _reach(reach), _distances(eps)
+    order, radii, asked = check_order(p), _reach(reach), check_distances(eps)
     limits, mass = np.asarray(thresholds, np.float64), np.asarray(weights, np.float64)
     if math.isinf(order):
         means = (radii[None] > limits[:, None]) @ mass
@@ -92,7 +94,8 @@ def _reach(reach: ArrayLike) -> FloatArray:
     return radii
 
 
-def _distances(eps: ArrayLike) -> FloatArray:
+def check_distances(eps: ArrayLike) -> FloatArray:
+    """Distances as an array of finite numbers of at least 0."""
     asked = np.asarray(eps, np.float64)
     if not bool(np.all((asked >= 0) & np.isfinite(asked))):
         raise UsageError(f"eps is {eps!r}; distances are finite numbers of at least 0")

@@ -13,6 +13,7 @@ from shiftproof.report.chart import SOFT, Chart, by_colour, layer, make_chart, n
 from shiftproof.report.section import SECTIONS, Badge, Badges, Card, Section
 from shiftproof.report.shift import CONFIDENCE, ORDERS, KnownDistance, ShiftSeries, nice_distances, order_name
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table
+from shiftproof.theory.words import percent_down, rounded_down
 
 __all__ = ["Around", "headline"]
 
@@ -159,7 +160,7 @@ class Around(Section):
                 *(_percent(float(value)) for value in one.at(np.array(eps))),
                 _percent(float(one.at(some, 2.0))),
                 _percent(float(one.at(some, 1.0, "any"))),
-                f"{one.ends:.3g}",
+                rounded_down(one.ends),
                 f"{one.first.mean_reach:.3f}",
             ]
             name = self.report.row_name(one.model, one.domain, n)
@@ -172,13 +173,16 @@ class Around(Section):
 
 
 def headline(series: Sequence[ShiftSeries]) -> str:
-    """The strongest sentence of some curves: the largest of those about one third of the way to where they end."""
-    held = [one for one in series if not one.refusal and 0 < one.ends < math.inf]
-    if not held:
+    """A sentence of the first curve that guarantees anything, at a round distance about half way to its end.
+
+    The first, not the best: each holds with its own probability, and the best of many would hold with less.
+    """
+    first = next((one for one in series if not one.refusal and 0 < one.ends < math.inf), None)
+    if first is None:
         return ""
-    best = max(held, key=lambda one: one.ends)
-    eps = next((eps for eps in reversed(nice_distances([best])) if 0 < eps <= best.ends / 2), best.ends / 2)
-    return f"{f'{best.model}: ' if len({one.model for one in series}) > 1 else ''}{best.sentence(eps)}"
+    round_ones = [eps for eps in nice_distances([first]) if 0 < eps <= first.ends / 2]
+    eps = round_ones[-1] if round_ones else float(rounded_down(first.ends / 2))
+    return f"{f'{first.model}: ' if len({one.model for one in series}) > 1 else ''}{first.sentence(eps)}"
 
 
 def _where(one: ShiftSeries) -> str:
@@ -199,7 +203,7 @@ def _refusals(series: Sequence[ShiftSeries]) -> list[str]:
 
 
 def _percent(value: float) -> str:
-    return f"{value:.1%}"
+    return percent_down(value, 1)
 
 
 def _records(one: ShiftSeries, eps: Sequence[float]) -> Iterator[list[Any]]:

@@ -17,6 +17,7 @@ from shiftproof.report.tables import Cell, Heading, Records, Row, Table
 from shiftproof.statistics import hoeffding_lower, lower_bound
 from shiftproof.theory import DIVERGENCES
 from shiftproof.theory.confidence import split_terms
+from shiftproof.theory.words import percent_down
 from shiftproof.types import FloatArray
 
 __all__ = ["Mixes", "Share", "shares_of"]
@@ -60,7 +61,7 @@ class Mixes(Section):
         for one in self._shares:
             if one.shown:
                 name = self.report.row_name(one.model, one.domain, one.title)
-                cells = [name, *(Cell(f"{value:.1%}") for value in [one.lower, *one.left.values()])]
+                cells = [name, *(Cell(percent_down(value, 1)) for value in [one.lower, *one.left.values()])]
                 rows.append(Row(cells, tint=one.domain in self.report.targets, mark=one.certified))
             records += [
                 [one.model, one.domain, one.title, one.lower, ball, SIZE, value, CONFIDENCE, one.n]
@@ -93,8 +94,10 @@ def shares_of(evidence: Evidence, around: Sequence[ShiftSeries]) -> Iterator[Sha
         part = evidence.where(model=model)
         for measure in measures_of(part, model):
             for domain, values in measure.samples.items():
-                used = [flag for one in part.where(domain=domain) for flag in (one.seen_in_training, one.chose_weights)]
-                if measure.kind != "certified" and worst_seen(used) == "no" and len(values.by_seed) == 1:
+                rows = part.where(domain=domain)
+                used = [flag for one in rows for flag in (one.seen_in_training, one.chose_weights)]
+                drawn = not {"balanced", "unknown"} & set(rows.distinct("sampled"))
+                if measure.kind != "certified" and drawn and worst_seen(used) == "no" and len(values.by_seed) == 1:
                     sample = values.by_seed[0]
                     shown = measure.kind == "clean" and measure.classifier == "base"
                     yield _share(model, domain, measure.title, sample.values, sample.units, shown=shown)
