@@ -21,6 +21,7 @@ __all__ = ["Log", "parse", "read", "write"]
 COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
 ABSTAIN = -1
 _DIGITS = 1e6
+_MOST_CLASSES = 2**31
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +103,8 @@ def _row(row: dict[str, str], line: str) -> tuple[int, int, float]:
         label, prediction, radius = int(row["label"]), int(row["predict"]), float(row["radius"])
         if not 0 <= radius < math.inf:
             raise DataError(f"{line}: the radius is {radius}")
+        if max(label, prediction) >= _MOST_CLASSES:
+            raise DataError(f"{line}: the label is {label}, predict is {prediction}; there are not so many classes")
         if label < 0 or prediction < ABSTAIN:
             raise DataError(f"{line}: the label is {label}, predict is {prediction}; classes count from 0, -1 abstains")
         correct = row.get("correct")

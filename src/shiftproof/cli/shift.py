@@ -57,7 +57,8 @@ def command(
     save_profile: Annotated[
         Path | None,
         typer.Option(
-            "--save-profile", help="Write what raises the alarm elsewhere, without images; --target is an example."
+            "--save-profile",
+            help="Write what raises the alarm elsewhere, without images; --target is an example (exit 0).",
         ),
     ] = None,
     profile: Annotated[
@@ -174,6 +175,8 @@ def _follow(
     for last in watch_folder(alarm, folder, state=state, every=watch or 0.0, looks=1 if watch is None else None):
         _show_look(last, json)
     alarm = alarm if last is None else last.alarm
+    if last is not None and watch is None and not last.new and alarm.evidence.count and not json:
+        say(f"nothing new in {folder}; {alarm.sentence}.")
     if last is not None and not alarm.evidence.count:
         reason = next(iter(last.skipped.values()), "it holds no image")
         raise UsageError(f"nothing in {folder} can be judged: {reason}")

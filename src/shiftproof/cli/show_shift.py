@@ -27,7 +27,8 @@ def shift_json(found: Shift) -> dict[str, Any]:
         for one in found.certificates
     ]
     compared = [one.to_dict() for one in found.comparisons]
-    return {"outside": found.outside, "certificates": certificates, "comparisons": compared}
+    told = {"conclusion": found.conclusion} if compared else {}
+    return {"outside": found.outside, "certificates": certificates, "comparisons": compared, **told}
 
 
 def show_shift(found: Shift) -> None:
@@ -36,7 +37,7 @@ def show_shift(found: Shift) -> None:
     from shiftproof.theory.words import percent_down, rounded_down
 
     if not found.certificates:
-        say("The run certifies nothing: no probe of its study does.")
+        say("The run certifies nothing: certify a model (shiftproof certify), and ask of that run.")
     for norm, units in dict.fromkeys((one.norm, one.units) for one in found.certificates):
         series = [one for one in found.certificates if (one.norm, one.units) == (norm, units)]
         held = [one for one in series if not one.refusal]
@@ -54,9 +55,13 @@ def show_shift(found: Shift) -> None:
         if held:
             say(f"Accuracy that is guaranteed ({CONFIDENCE:.0%}) on every distribution within W1, in {norm} ({units}):")
             show_table(["model", "domain", "certificate", *(f"W1 {e:g}" for e in eps), "ends at"], rows)
+        if any(one.series.imported for one in held):
+            say("These are what imported logs claim: others have measured it, and it can't be checked here.")
         for one in series:
             if one.refusal:
                 say(f"{one.model} on {one.domain}, {one.title}: nothing, because {one.refusal}; {one.remedy}.")
     for compared in found.comparisons:
         say(f"{compared.sentence}.", "bold" if compared.outside else "")
         say(f"  {compared.detail}.")
+    if found.comparisons:
+        say(f"{found.conclusion}.")

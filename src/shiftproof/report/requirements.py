@@ -15,12 +15,15 @@ from shiftproof.perturbations.threat import parse_eps
 from shiftproof.report.certified import series_of_evidence
 from shiftproof.report.measures import measures_of
 from shiftproof.report.shift import CONFIDENCE, ORDERS, ShiftSeries, shift_series
+from shiftproof.theory.words import percent_down, rounded_down
 from shiftproof.types import Estimate
 
 __all__ = ["Certifiable", "Measurable", "Outcome", "Requirement"]
 
 METRICS = ("clean", "clean-vote", "attacked", "corrupted", "certified", "shift")
 SIZED = ("attacked", "certified", "shift")
+SHIFT = "shift certificate"
+"""The method of figures that are guaranteed around a domain."""
 LATER = {"claims": "claims of a study"}
 """Metrics of the grammar that nothing measures yet."""
 _COMPARED: dict[str, Callable[[float, float], bool]] = {">=": operator.ge, "<=": operator.le}
@@ -78,7 +81,11 @@ class Outcome:
         verb = "is met" if self.met else "is not met"
         limit = "" if self.judged == "value" else f"; its {self.judged} is judged"
         note = seen_note(self.seen_in_training, "; ")
-        measured = f"{self.measured.format()} on {self.domain} (n = {self.measured.n}), {self.classifier}"
+        figure = self.measured.format()
+        if self.measured.method == SHIFT:
+            # a guarantee is a limit from below already
+            figure = f"{percent_down(self.measured.value, 1)} guaranteed"
+        measured = f"{figure} on {self.domain} (n = {self.measured.n}), {self.classifier}"
         of = f"{self.model}: " if self.model else ""
         return f"{of}{self.text} {verb}: {measured}{limit}{note}"
 
@@ -230,11 +237,10 @@ class Requirement:
         assert self.size is not None
         assert self.order is not None
         value = 0.0 if one.refusal else float(one.at(self.size, ORDERS[self.order]))
-        note = f"no shift certificate: {one.refusal}" if one.refusal else f"{one.title}, guaranteed around the domain"
-        method = "shift certificate"
-        return Estimate(
-            value, value, 1.0, one.series.images, CONFIDENCE, method
-        ), f"{note}, {_classifier(one.classifier)}"
+        what = f"no shift certificate: {one.refusal}" if one.refusal else one.title
+        end = "" if one.refusal else f", W1 ends at {rounded_down(one.ends)}"
+        estimate = Estimate(value, value, 1.0, one.series.images, CONFIDENCE, SHIFT)
+        return estimate, f"{what}, {_classifier(one.classifier)}{end}"
 
     def _is(self, norm: str, size: float) -> bool:
         return self._of_norm(norm) and self._equals(size)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shiftproof.certification import Certificates
+from shiftproof.certification.imported import largest_radius
 from shiftproof.errors import UsageError
 from shiftproof.evidence import Evidence, Measurement, worst_seen
 from shiftproof.evidence.certificates import certificates_in
@@ -110,15 +111,19 @@ class ShiftSeries:
             return "how these samples were chosen is not known"
         if self.series.stated_alpha is None:
             return "with what probability a certificate is wrong was not stated"
+        if any(map(_impossible, rows)):
+            return "its largest radius is more than so many votes can certify"
         return ""
 
     @property
     def remedy(self) -> str:
         """What to do about a refusal."""
+        if "largest radius" in self.refusal:
+            return "import it with the alpha and the number of votes that it was made with"
         if self.series.imported:
             return "import it with --alpha, and with --held-out if the samples served neither training nor selection"
         if "weights" in self.refusal:
-            return "train with selection last, or mark test rows in a split column"
+            return "train with --set selection=last, or mark test rows in a split column"
         return "measure held-out samples of a model whose record says what it was trained on"
 
     def certificates(self, p: float = 1.0, shares: Shares = "same") -> list[ShiftCertificate]:
@@ -168,7 +173,8 @@ class ShiftSeries:
     def sentence(self, eps: float, p: float = 1.0) -> str:
         """The guarantee at one distance, in words."""
         place = self.certificates(p)[0].place.format(f"{eps:g}")
-        return f"{percent_down(float(self.at(eps, p)))} are guaranteed ({CONFIDENCE:.0%}) on {place}"
+        claims = "as the imported log claims, " if self.series.imported else ""
+        return f"{claims}{percent_down(float(self.at(eps, p)))} are guaranteed ({CONFIDENCE:.0%}) on {place}"
 
     def attacked(self, eps: ArrayLike) -> FloatArray | None:
         """The worst accuracy of the measured samples within W1 `eps` that attacks have found; None without attacks.
@@ -253,6 +259,15 @@ def _certificates(one: Measurement) -> Certificates:
     """The stored certificates; whether their runner-up has a bound of its own tells two classes from more."""
     levels = one.fact("levels") or {}
     return certificates_in(one, 3 if levels.get("final_rival") else 2)
+
+
+def _impossible(one: Measurement) -> bool:
+    """Whether a log that others wrote claims more than unanimous votes could give; a little is for rounding."""
+    noise, votes = one.fact("noise_options"), int(one.fact("votes") or 0)
+    if one.fact("imported") is None or noise is None or noise["name"] != "gaussian" or not votes:
+        return False
+    most = largest_radius(float(noise["sigma"]), votes, float(one.fact("alpha")))
+    return bool(one["radius"].max(initial=0.0) > most * (1 + 1e-9))
 
 
 def _weights(one: Measurement) -> FloatArray:

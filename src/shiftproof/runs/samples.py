@@ -26,7 +26,7 @@ def known_of_samples(
         domain.name: {
             "sampled": data.sampled(domain.name),
             "seen_in_training": _seen(data, study, card, domain, copies),
-            "chose_weights": chose_weights(card, as_recorded(study.data), domain, data.part(domain.name)),
+            "chose_weights": _chose(data, study, card, domain, copies),
         }
         for domain in data.domains
     }
@@ -52,6 +52,16 @@ def _seen(data: StudyData, study: Study, card: Mapping[str, Any], domain: Domain
         # who names a target says that training left it out; a record, or copies of a source, may know better
         return "unknown" if copies.shared.get(domain.name, frozenset()) & set(data.sources.names) else "no"
     return seen
+
+
+def _chose(data: StudyData, study: Study, card: Mapping[str, Any], domain: Domain, copies: Copies) -> str:
+    """Whether samples, or copies of them in a domain that was trained on, decided which weights were kept."""
+    known = as_recorded(study.data)
+    chose = chose_weights(card, known, domain, data.part(domain.name))
+    shared = copies.shared.get(domain.name, frozenset())
+    others = [one for one in data.domains if one.name in shared and one is not domain]
+    copied = {chose_weights(card, known, one, "validation") for one in others} - {"no"}
+    return "unknown" if chose == "no" and copied else chose
 
 
 def _trained(data: StudyData, study: Study, card: Mapping[str, Any]) -> set[str]:

@@ -42,8 +42,9 @@ def seen_in_training(card: Mapping[str, Any], data: Data, domain: Domain, part: 
 
     A record that names the domains of this data that were trained on says of all others that they were not, and of
     those that the held-out part was not. Without one, or where it began from weights of unknown origin, nobody knows;
-    nor where a domain of the same name has other content than the one that was trained on, so that another part of it
-    may have been held out.
+    nor where a domain of the same name has other content than the one that was trained on, or is read in another size,
+    so that another part of it may have been held out. Folders and tables are yours to rename: of a domain there that
+    the record names neither as a source nor as a target nobody knows, either.
     """
     trained = was_trained_on(card, data, domain)
     if trained and part in ("all", "train"):
@@ -52,8 +53,10 @@ def seen_in_training(card: Mapping[str, Any], data: Data, domain: Domain, part: 
     if any(_has_changed(record, data, domain) for record in phases):
         return "unknown"
     complete = bool(phases) and all(record.get("sources") for record in phases)
-    here = any(_same_data(record, data) for record in phases)
-    return "no" if complete and (trained or here) else "unknown"
+    here = [record for record in phases if _same_data(record, data)]
+    left_out = {name for record in here for name in _targets(record)}
+    known = trained or (bool(here) and (domain.name in left_out or not _is_local(data)))
+    return "no" if complete and known else "unknown"
 
 
 def chose_weights(card: Mapping[str, Any], data: Data, domain: Domain, part: str) -> str:
@@ -92,9 +95,19 @@ def _same_data(record: Mapping[str, Any], data: Data) -> bool:
 def _has_changed(record: Mapping[str, Any], data: Data, domain: Domain) -> bool:
     """Whether a record knows a domain of this data by its name, and its content as another one."""
     before = (record.get("fingerprints") or {}).get(domain.name)
-    known, asked = record.get("data") or {}, {} if isinstance(data, str) else data
-    as_it_looked = all(known.get(option) == asked.get(option) for option in ("size", "channels"))
-    return before not in (None, domain.fingerprint) and as_it_looked and _same_data(record, data)
+    return before not in (None, domain.fingerprint) and _same_data(record, data)
+
+
+def _targets(record: Mapping[str, Any]) -> list[str]:
+    """The domains that training left out, by a record."""
+    target = record.get("target") or []
+    return [target] if isinstance(target, str) else list(target)
+
+
+def _is_local(data: Data) -> bool:
+    """Whether data are files of the user's, which may be renamed and changed."""
+    name = data if isinstance(data, str) else str(data["name"])
+    return name.partition(":")[0] in LOCAL
 
 
 def _place(data: str | None) -> str | None:

@@ -46,6 +46,7 @@ class Comparison:
     ends: float | None
     reason: str = ""
     space: str = "pixels"
+    groups: tuple[bool, bool] = (False, False)
 
     @property
     def outside(self) -> bool:
@@ -75,9 +76,15 @@ class Comparison:
         """How the distance was bounded, and in what."""
         one = self.distance
         shape = "" if self.space == "representation" else f", {' x '.join(map(str, one.judge.critic.shape))}"
+        alone = (
+            f"; {self.domain} comes in groups, and samples of {self.target} are taken as independent of each other"
+            if self.groups == (True, False)
+            else ""
+        )
         return (
             f"W1 in {one.norm} ({one.units}{shape}) by a {one.critic}, a {one.interval} interval and "
-            f"{one.n[0]} and {one.n[1]} samples that it was not fitted to"
+            f"{one.n[0]} and {one.n[1]} {'groups or ' if any(self.groups) else ''}samples that it was not fitted to"
+            f"{alone}"
         )
 
     @property
@@ -117,8 +124,24 @@ class Shift:
 
     @property
     def outside(self) -> bool:
-        """Whether the target lies provably outside what is guaranteed around every domain that it was compared with."""
-        return bool(self.comparisons) and all(one.outside for one in self.comparisons)
+        """Whether the target lies provably outside what is guaranteed around every domain that has a guarantee."""
+        return bool(self.guaranteed) and all(one.outside for one in self.guaranteed)
+
+    @property
+    def guaranteed(self) -> list[Comparison]:
+        """Comparisons with domains around which anything is guaranteed."""
+        return [one for one in self.comparisons if one.ends is not None]
+
+    @property
+    def conclusion(self) -> str:
+        """All comparisons in one sentence."""
+        inside = list(dict.fromkeys(one.domain for one in self.guaranteed if not one.outside))
+        names = ", ".join(dict.fromkeys(one.domain for one in self.guaranteed))
+        if not self.guaranteed:
+            return "Nothing is guaranteed that the target could lie outside of"
+        if inside:
+            return f"Not shown to be outside: what is guaranteed around {', '.join(inside)} may reach it"
+        return f"Outside: beyond what is guaranteed around {names}"
 
     @property
     def distance(self) -> Distance | None:
@@ -185,7 +208,10 @@ def shift(
     for one in questions:
         samples = reference_samples(loaded, one.domain).first(limit, seed)
         distance, known = distance_between(opened, loaded, one, samples, against.first(limit, seed), settings)
-        found.append(Comparison(against.name, one.domain, distance, level, known.ends, known.reason, known.space))
+        grouped = samples.groups is not None, against.groups is not None
+        found.append(
+            Comparison(against.name, one.domain, distance, level, known.ends, known.reason, known.space, grouped)
+        )
     return Shift(series, tuple(found))
 
 
@@ -200,6 +226,11 @@ def profile_for(run: Run, comparison: Comparison) -> Profile:
         raise UsageError(
             f"no distance from {comparison.domain} is known at which an alarm would be due: "
             f"{comparison.reason or 'its guarantee has no end'}"
+        )
+    if not comparison.outside:
+        raise UsageError(
+            f"the critic does not tell {comparison.target} from what is guaranteed around {comparison.domain}, so that "
+            "its alarm might never sound: give an example that lies farther away, or more samples of it"
         )
     return profile_of(
         comparison.distance,

@@ -58,10 +58,12 @@ def questions_of(run: Run, series: Sequence[ShiftSeries], names: Sequence[str] |
         if one.domain not in chosen or one.norm == "edits":
             continue
         noise, ends = noises.get(one.series.setting), None if one.refusal else _ends(one)
+        nothing = "its samples are too few, or too few of them are certified" if ends == 0 else ""
+        ends = ends or None
         space = one.domain, one.norm, one.units
         before = found.get(key := (*space, _parameters(noise)))
         if before is None or (ends is not None and (before.ends is None or ends > before.ends)):
-            found[key] = Question(*space, ends, one.refusal, one.model, noise)
+            found[key] = Question(*space, ends, one.refusal or nothing, one.model, noise)
     guaranteed = list(found.values())
     if guaranteed and names is None:
         return guaranteed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -107,7 +108,7 @@ class Alarm:
 
     def to_state(self) -> dict[str, Any]:
         """For JSON: the evidence, what was counted, and of which profile it is."""
-        return {
+        state = {
             "profile": self.profile.fingerprint,
             "seed": self.seed,
             "count": self.evidence.count,
@@ -115,6 +116,7 @@ class Alarm:
             "peak": self.evidence.peak,
             "seen": sorted(self.seen),
         }
+        return state | {"seal": _digest(json.dumps(state, sort_keys=True))}
 
     @classmethod
     def from_state(cls, profile: Profile, state: Mapping[str, Any], level: float = 0.99) -> Alarm:
@@ -130,8 +132,10 @@ class Alarm:
             alarm = cls(profile, level, int(state["seed"]), evidence, seen)
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"the state is damaged: {error!r}") from error
-        if len(capital) != len(FRACTIONS) or not np.isfinite([*capital, evidence.peak]).all():
+        if len(capital) != len(FRACTIONS) or not np.isfinite([*capital, evidence.peak]).all() or evidence.count < 0:
             raise DataError("the state is damaged: its capital is not that of the stakes")
+        if state.get("seal") != alarm.to_state()["seal"]:
+            raise DataError("the state was changed after it was written: its hash differs; start with a new state")
         return alarm
 
 

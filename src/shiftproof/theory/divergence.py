@@ -83,8 +83,8 @@ def _checked(share: ArrayLike, size: ArrayLike, most: float, name: str) -> tuple
 
 
 DIVERGENCES: dict[str, Callable[[ArrayLike, ArrayLike], FloatArray]] = {
-    "Hellinger": hellinger_share,
     "total variation": total_variation_share,
+    "Hellinger": hellinger_share,
     "chi-square": chi_square_share,
     "KL": kl_share,
 }

@@ -125,7 +125,7 @@ def write_profile(path: Path, profile: Profile) -> None:
     """One safetensors file: arrays of the critic, and all facts as JSON in its header; written whole or not at all."""
     facts, arrays = _state(profile)
     packed = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
-    write_atomically(path, safetensors.numpy.save(packed, {_KEY: json.dumps(facts)}))
+    write_atomically(path, safetensors.numpy.save(packed, {_KEY: json.dumps(facts | {"seal": profile.fingerprint})}))
 
 
 def read_profile(path: Path) -> Profile:
@@ -144,7 +144,10 @@ def read_profile(path: Path) -> Profile:
         facts = parse_json(text)
         if facts.pop("format") != FORMAT:
             raise DataError(f"{path} was written by another version of shiftproof; save the profile again")
-        return _made(facts, arrays)
+        seal, profile = facts.pop("seal", None), _made(facts, arrays)
+        if seal != profile.fingerprint:
+            raise DataError(f"{path} was changed after it was written: its hash differs; save the profile again")
+        return profile
     except (KeyError, TypeError, ValueError, AttributeError, ShiftproofError) as error:
         if isinstance(error, DataError):
             raise
@@ -167,7 +170,14 @@ def _made(facts: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Profile:
     profile = Profile(judge=Judge(critic, float(facts.pop("low")), float(facts.pop("high"))), **facts)
     if critic.norm != profile.norm:
         raise DataError(f"the profile is for distances in {profile.norm}, and its critic for {critic.norm}")
-    if not all(np.isfinite([profile.upper, profile.ends, profile.allowance])) or profile.ends < 0:
+    numbers = [profile.upper, profile.ends, profile.allowance, profile.alpha]
+    if not all(isinstance(one, int | float) and np.isfinite(one) for one in numbers) or profile.ends < 0:
         raise DataError("the profile holds a bound or a distance that is no number")
+    if not 0 < profile.alpha < 1 or profile.allowance < 0 or profile.interval not in ("betting", "bernstein"):
+        raise DataError("the profile holds a level, an allowance or an interval that there is not")
+    if len(profile.shape) != 3:
+        raise DataError(
+            f"the profile is of inputs of shape {profile.shape}, and images have channels, height and width"
+        )
     _ = profile.limit
     return profile

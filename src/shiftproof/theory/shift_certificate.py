@@ -109,8 +109,10 @@ class ShiftCertificate:
             return 0.0
         low = 0.0
         high *= 1 + 1e-9
-        if self.at(high) > 0:
+        if self.at(1e9 * high) > 0:
             return math.inf
+        while self.at(high) > 0:
+            high *= 2
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             low, high = (middle, high) if self.at(middle) > 0 else (low, middle)
@@ -158,7 +160,8 @@ class ShiftCertificate:
         return (
             f"With probability {level_text(self.confidence)} over the {units}"
             f"{' and the noise' if self.alpha else ''}, the {who} is right on at least the stated share of "
-            f"{self.place.format('eps')}{law}, for all eps at once. "
+            f"{self.place.format('eps')}{law}, for all eps at once, if the {units} are independent draws that served "
+            "neither training nor selection. "
             f"Inputs move and labels do not.{f' {self.note}' if self.note else ''}"
         )
 

@@ -65,8 +65,9 @@ class Around(Section):
     def cards(self) -> list[Card]:
         """Tables, then curves, then where nothing can be guaranteed, and why."""
         cards = [
-            Card([table], [f"{headline(some)}."] if headline(some) else [], f"{some[0].title}, {_where(some[0])}")
+            Card([table], [f"{sentence}."] if sentence else [], f"{some[0].title}, {_where(some[0])}")
             for table, some in zip(self.tables(), _by_setting(self._held), strict=False)
+            for sentence in [headline(sorted(some, key=lambda one: one.domain not in self.report.targets))]
         ]
         cards += [Card([chart]) for chart in self.charts()]
         cards += [
@@ -150,6 +151,7 @@ class Around(Section):
         others = [
             Heading(f"W2 {some:g}", ("guaranteed",)),
             Heading(f"any shares, {some:g}", ("worst class",)),
+            Heading("paid", ("points, for few samples",)),
             Heading("W1 ends at"),
             Heading("mean radius"),
         ]
@@ -160,6 +162,7 @@ class Around(Section):
                 *(_percent(float(value)) for value in one.at(np.array(eps))),
                 _percent(float(one.at(some, 2.0))),
                 _percent(float(one.at(some, 1.0, "any"))),
+                f"{100 * one.first.term:.1f}",
                 rounded_down(one.ends),
                 f"{one.first.mean_reach:.3f}",
             ]
@@ -284,7 +287,7 @@ def _chart(
     if few:
         words += " Bands reach up to what the measured samples alone would give, without what is paid for their number."
         words += (
-            " Dots: what attacks have made of the measured samples at that price, no less than is guaranteed."
+            " Dots: what attacks of the sizes tried have made of the measured samples; larger ones may leave less."
             * bool(dots)
         )
     return make_chart("around" if number == 0 else f"around-{number + 1}", layers, words=words)

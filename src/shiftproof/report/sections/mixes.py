@@ -75,9 +75,10 @@ class Mixes(Section):
         return [
             f"Each row begins with the one-sided {CONFIDENCE:.0%} limit of a share that was measured. The others are "
             "what is left of it, with the same probability, on every population of the same kinds of samples in "
-            "another mix (more of one class, other patients), up to a distance from this one. Two domains that look "
-            "different share no sample: their distance is the largest there is, and nothing is left. For those see the "
-            "section on distributions around each domain. All other shares of the report are in tables/mixes.csv."
+            "another mix (more of one class, other patients), up to a distance from this one. A total variation of 0.1 "
+            "is one sample in ten that is exchanged. Two domains that look different share no sample: their distance "
+            "is the largest there is, and nothing is left. For those see the section on distributions around each "
+            "domain. All other shares of the report are in tables/mixes.csv."
         ]
 
     @property

@@ -25,7 +25,7 @@ _POINTS = 101
 class VoteShares(Section):
     """How sure votes are on each domain, and what makes a mean radius smaller on the unseen one."""
 
-    title = "How sure the votes are"
+    title = "How sure the answers are"
     order = 1220
 
     def applies(self) -> bool:
