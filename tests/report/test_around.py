@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from voted import certified, votes_of
 
@@ -264,3 +266,31 @@ def test_attacks_without_distances_bound_nothing() -> None:
     one = shift_series(Evidence([certified("sketch", 400), flags]))[0]
     assert one.attacked(np.array([0.1])) is None
     assert not one.broken()
+
+
+def imported(one: Measurement) -> Measurement:
+    """As if others had logged it."""
+    place = one.table.column_names.index("bound")
+    return Measurement(one.facts, one.table.set_column(place, "bound", pa.array(["imported"] * len(one))))
+
+
+def test_a_log_that_claims_more_than_votes_can_give_makes_no_curve() -> None:
+    claimed = imported(certified("sketch", 400, count=1_000, imported="log.tsv"))
+    assert shift_series(Evidence([claimed]))[0].sentence(0.1).startswith("as the imported log claims, ")
+    few = imported(certified("sketch", 400, count=1_000, imported="log.tsv", votes=10))
+    assert "more than so many votes can certify" in shift_series(Evidence([few]))[0].refusal
+
+
+def test_the_sentence_is_of_the_first_target_not_of_the_best_curve() -> None:
+    report = report_of(certified("photo", 399), certified("sketch", 300))
+    words = [word for card in report.sections["around"].cards() for word in card.words]
+    assert any("within W1" in word and "of sketch" in word for word in words)
+    assert not any("are guaranteed (95%)" in word and "of photo" in word for word in words)
+
+
+def test_infinite_radii_in_groups_end_where_the_bound_does() -> None:
+    held = votes_of(400, 990)
+    half = replace(held, radius=np.where(np.arange(400) % 2, np.inf, 1.0), noise=None, alpha=0.0)
+    found = shift_certificate(half, np.zeros(400, np.int64), groups=[str(i // 2) for i in range(400)])
+    assert found.at(found.ends * 1.01) == 0
+    assert 0 < found.ends < math.inf

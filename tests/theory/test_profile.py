@@ -1,15 +1,17 @@
 """Profiles: that a file brings back the same alarm, and that a file that is not one gets a sentence."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors
 import safetensors.numpy
 from gaussians import gaussians
 
 from shiftproof.errors import DataError, UsageError
 from shiftproof.perturbations.noise import Rotation
-from shiftproof.theory import Distance, Points, lower_distance
+from shiftproof.theory import Alarm, Distance, Points, lower_distance
 from shiftproof.theory.critics_network import NetworkFit
 from shiftproof.theory.critics_smoothed import SmoothedFit
 from shiftproof.theory.distance import Fit
@@ -89,8 +91,59 @@ def test_files_that_are_no_profile_get_a_sentence(tmp_path: Path) -> None:
         read_profile(changed(path, profile, norm="linf"))
     with pytest.raises(DataError, match="no number"):
         read_profile(changed(path, profile, ends=-1.0))
-    with pytest.raises(DataError, match="can't be used|can be used"):
+    with pytest.raises(DataError, match="can't be used|can be used|no number"):
         read_profile(changed(path, profile, upper=None))
     longer = profile.judge.critic.to_state()[0] | {"shape": [5]}
     with pytest.raises(DataError, match="no weight of shape"):
         read_profile(changed(path, profile, critic=longer))
+
+
+def test_an_edited_profile_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "one.profile"
+    write_profile(path, profile_of(distance_by("linear"), 0.1, 0.005, **NAMES))
+    with safetensors.safe_open(path, framework="np") as file:
+        text = file.metadata()["shiftproof-profile"]
+    arrays = safetensors.numpy.load(path.read_bytes())
+    for name, value in (
+        ("ends", 0.0),
+        ("upper", -9.0),
+        ("alpha", "x"),
+        ("alpha", -0.5),
+        ("interval", "none"),
+        ("n", 7),
+    ):
+        facts = json.loads(text) | {name: value}
+        path.write_bytes(safetensors.numpy.save(arrays, {"shiftproof-profile": json.dumps(facts)}))
+        with pytest.raises((DataError, UsageError)):
+            read_profile(path)
+
+
+def test_an_edited_state_is_refused() -> None:
+    profile = profile_of(distance_by("linear"), 0.1, 0.005, **NAMES)
+    alarm = Alarm(profile).update(images(3, 0.2).inputs)
+    state = alarm.to_state()
+    assert Alarm.from_state(profile, json.loads(json.dumps(state))).to_state() == state
+    for name, value in (("count", -5), ("peak", 0.5), ("log_capital", [0.0] * 12), ("seen", ["a"]), ("seal", "")):
+        with pytest.raises(DataError):
+            Alarm.from_state(profile, state | {name: value})
+
+
+def test_a_domain_that_repeats_itself_raises_no_alarm() -> None:
+    """Nine of ten samples are the same empty image: leaving out what came before would leave the bright ones alone."""
+    rng = np.random.default_rng(8)
+
+    def draw(n: int) -> np.ndarray:
+        bright = rng.random((n, 1, 4, 4)) * 0.3 + 0.5
+        return np.where(rng.random((n, 1, 1, 1)) < 0.9, 0.0, bright).astype(np.float32)
+
+    far = (rng.random((200, 1, 4, 4)) * 0.3 + 0.5).astype(np.float32)
+    profile = profile_of(lower_distance(Points.of("p", draw(400)), Points.of("q", far)), 0.2, 0.005, **NAMES)
+    alarm = Alarm(profile)
+    for _ in range(20):
+        alarm = alarm.update(draw(100))
+    assert not alarm.raised
+    assert alarm.evidence.count == 2_000
+    # named inputs count once each
+    ids = [f"file {i}" for i in range(100)]
+    once = Alarm(profile).update(draw(100), ids)
+    assert once.update(draw(100), ids).evidence.count == 100
