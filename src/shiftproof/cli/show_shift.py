@@ -33,7 +33,7 @@ def shift_json(found: Shift) -> dict[str, Any]:
 
 def show_shift(found: Shift) -> None:
     """What is guaranteed at round distances, where nothing is and why, and how far a target is."""
-    from shiftproof.report.shift import CONFIDENCE, nice_distances
+    from shiftproof.report.shift import CONFIDENCE, nice_distances, refusal_sentences
     from shiftproof.theory.words import percent_down, rounded_down
 
     if not found.certificates:
@@ -57,9 +57,8 @@ def show_shift(found: Shift) -> None:
             show_table(["model", "domain", "certificate", *(f"W1 {e:g}" for e in eps), "ends at"], rows)
         if any(one.series.imported for one in held):
             say("These are what imported logs claim: others have measured it, and it can't be checked here.")
-        for one in series:
-            if one.refusal:
-                say(f"{one.model} on {one.domain}, {one.title}: nothing, because {one.refusal}; {one.remedy}.")
+    for sentence in refusal_sentences(found.certificates):
+        say(f"{sentence}.")
     for compared in found.comparisons:
         say(f"{compared.sentence}.", "bold" if compared.outside else "")
         say(f"  {compared.detail}.")

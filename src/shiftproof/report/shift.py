@@ -30,6 +30,7 @@ __all__ = [
     "ShiftSeries",
     "nice_distances",
     "order_name",
+    "refusal_sentences",
     "shift_order",
     "shift_series",
 ]
@@ -248,6 +249,18 @@ def nice_distances(series: Sequence[ShiftSeries]) -> tuple[float, ...]:
     farthest = max((one.ends for one in series), default=0.0)
     step = next((step for step in _STEPS if farthest / step < 5), _STEPS[-1])
     return tuple(round(step * i, 4) for i in range(max(2, min(5, int(farthest / step) + 1))))
+
+
+def refusal_sentences(series: Sequence[ShiftSeries]) -> list[str]:
+    """A sentence for each reason: which models and domains, why, and what to do about it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in series:
+        if one.refusal:
+            found.setdefault((one.refusal, one.remedy), []).append(f"{one.model} on {one.domain}")
+    return [
+        f"Nothing is guaranteed around a domain for {', '.join(dict.fromkeys(names))}: {why}; {remedy}"
+        for (why, remedy), names in found.items()
+    ]
 
 
 def order_name(p: float) -> str:

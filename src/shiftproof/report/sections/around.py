@@ -11,7 +11,15 @@ import numpy as np
 
 from shiftproof.report.chart import SOFT, Chart, by_colour, layer, make_chart, numbers_axis, share_axis
 from shiftproof.report.section import SECTIONS, Badge, Badges, Card, Section
-from shiftproof.report.shift import CONFIDENCE, ORDERS, KnownDistance, ShiftSeries, nice_distances, order_name
+from shiftproof.report.shift import (
+    CONFIDENCE,
+    ORDERS,
+    KnownDistance,
+    ShiftSeries,
+    nice_distances,
+    order_name,
+    refusal_sentences,
+)
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table
 from shiftproof.theory.words import percent_down, rounded_down
 
@@ -77,7 +85,7 @@ class Around(Section):
         if self.report.distances:
             far = [Badge(*_FAR[one.outside], f"{one.sentence}.") for one in self.report.distances]
             cards.append(Card([Badges(far)], heading="How far targets are, at least"))
-        refused = _refusals(self.report.around)
+        refused = refusal_sentences(self.report.around)
         if refused:
             cards.append(Card([Badges([Badge("warn", "none", f"{text}.") for text in refused])]))
         if self._held:
@@ -191,18 +199,6 @@ def headline(series: Sequence[ShiftSeries]) -> str:
 def _where(one: ShiftSeries) -> str:
     note = ": can't be checked here" if one.series.imported else ""
     return f"distances in {one.norm} ({one.units}){note}"
-
-
-def _refusals(series: Sequence[ShiftSeries]) -> list[str]:
-    """A sentence for each reason: which models and domains, why, and what to do about it."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for one in series:
-        if one.refusal:
-            found.setdefault((one.refusal, one.remedy), []).append(f"{one.model} on {one.domain}")
-    return [
-        f"Nothing is guaranteed around a domain for {', '.join(dict.fromkeys(names))}: {why}; {remedy}"
-        for (why, remedy), names in found.items()
-    ]
 
 
 def _percent(value: float) -> str:
