@@ -85,7 +85,8 @@ def test_a_target_that_lies_outside_is_said_to(run: Run, folder: Path) -> None:
     assert one.distance.n == (90, 30)
     assert one.sentence.startswith("far is provably farther than ")
     assert (
-        f"from clinic-b (99 %). The guarantee of this run ends at {one.ends:.3g}: it says nothing there" in one.sentence
+        f"from clinic-b (99 %). The W1 guarantee of this run ends at {one.ends:.3g}: it says nothing there"
+        in one.sentence
     )
     assert found.distance is min(found.comparisons, key=lambda c: c.distance.lower).distance
 

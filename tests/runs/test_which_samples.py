@@ -193,7 +193,10 @@ def test_what_may_have_been_trained_on_is_said_everywhere(run: Run, manifest: st
     assert note in result["verdict"][0]
     assert Path("a/report.html").read_text().count(note) > 6
     for table in Path("a/tables").glob("*.csv"):
-        if table.name != "corrupted.csv":
+        if table.name in ("around.csv", "mixes.csv", "one-draw.csv"):
+            # what may have been trained on feeds no guarantee around a domain
+            assert "clinic-a" not in table.read_text()
+        elif table.name != "corrupted.csv":
             assert "unknown" in table.read_text(), table
     code, out, _ = run("certify", *where, "--n", 100)
     assert out.count(note) >= 2

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -192,8 +192,7 @@ class ShiftSeries:
         """The guarantee on one noisy draw in place of the vote; None where votes are not of Gaussian noise."""
         rows = self.series.repeats.measurements
         noise = rows[0].fact("noise_options")
-        known = noise is not None and noise["name"] in NOISES
-        able = known and isinstance(as_noise(noise), Normal) and self.classifier == "smoothed"
+        able = _is_own(noise) and isinstance(as_noise(noise), Normal) and self.classifier == "smoothed"
         # an imported log has no votes
         if self.refusal or not able or self.series.grouped or len(rows) > 1 or not rows[0]["n"].any():
             return None
@@ -271,7 +270,17 @@ def order_name(p: float) -> str:
 def _certificates(one: Measurement) -> Certificates:
     """The stored certificates; whether their runner-up has a bound of its own tells two classes from more."""
     levels = one.fact("levels") or {}
+    if not _is_own(one.fact("noise_options")):
+        # votes under the noise of a plug-in are not read again: figures are the same where it is not installed
+        one = Measurement({**one.facts, "noise_options": None}, one.table)
     return certificates_in(one, 3 if levels.get("final_rival") else 2)
+
+
+def _is_own(noise: Mapping[str, Any] | None) -> bool:
+    """Whether a noise is one of ours, and not a plug-in's."""
+    if noise is None or noise["name"] not in NOISES:
+        return False
+    return NOISES[str(noise["name"])].cls.__module__.startswith("shiftproof.")
 
 
 def _impossible(one: Measurement) -> bool:

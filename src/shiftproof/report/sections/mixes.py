@@ -52,8 +52,8 @@ class Mixes(Section):
     order = 1260
 
     def applies(self) -> bool:
-        """Whether any share was measured on samples that a model was not made with."""
-        return bool(self._shares)
+        """Whether more than accuracy was measured, on samples that a model was not made with."""
+        return any(one.certified or not one.shown for one in self._shares)
 
     def tables(self) -> list[Table]:
         """A row for each model, domain and measure."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shiftproof.evidence import Measurement
+from shiftproof.evidence import Measurement, worst_seen
 from shiftproof.report.certified import Series, by_setting
 from shiftproof.report.chart import Chart, by_colour, layer, make_chart, numbers_axis, share_axis
 from shiftproof.report.section import SECTIONS, Section
@@ -17,7 +17,7 @@ from shiftproof.types import FloatArray
 
 __all__ = ["VoteShares", "gap_of_radii", "vote_shares"]
 
-_COLUMNS = ("model", "target", "certificate", "lost", "by_accuracy", "by_radius")
+_COLUMNS = ("model", "target", "certificate", "lost", "by_accuracy", "by_radius", "seen_in_training")
 _POINTS = 101
 
 
@@ -41,7 +41,10 @@ class VoteShares(Section):
             values = (gap.lost, gap.by_accuracy, gap.by_radius)
             name = self.report.row_name(one.model, one.domain, one.name)
             rows.append(Row([name, *(Cell(f"{value:+.3f}") for value in values)], tint=True))
-            records.append([one.model, one.domain, one.name, *values])
+            alike = [
+                other.seen for other in self.report.series if (other.model, other.setting) == (one.model, one.setting)
+            ]
+            records.append([one.model, one.domain, one.name, *values, worst_seen(alike)])
         heads = [
             Heading("mean radius lost", ("sources less target",)),
             Heading("by accuracy", ("fewer are right",)),
