@@ -43,7 +43,7 @@ _ONE_DRAW = (
     "half of the chance of error: from every sample's probability to be right, and from the accuracy alone (Kumar et "
     "al. 2022)."
 )
-_POINTS = 80
+_POINTS = 50
 _LEGEND = {"symbolType": "stroke", "symbolOpacity": 1, "symbolStrokeWidth": 2}
 _FAR = {True: ("warn", "outside"), False: ("pass", "not shown")}
 _MANY = 4

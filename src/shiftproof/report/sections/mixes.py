@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +82,7 @@ class Mixes(Section):
             "domain. All other shares of the report are in tables/mixes.csv."
         ]
 
-    @property
+    @cached_property
     def _shares(self) -> list[Share]:
         return list(shares_of(self.report.shared, self.report.around))
 

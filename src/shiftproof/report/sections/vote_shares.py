@@ -18,7 +18,7 @@ from shiftproof.types import FloatArray
 __all__ = ["VoteShares", "gap_of_radii", "vote_shares"]
 
 _COLUMNS = ("model", "target", "certificate", "lost", "by_accuracy", "by_radius", "seen_in_training")
-_POINTS = 101
+_POINTS = 51
 
 
 @SECTIONS.register("vote-shares")
