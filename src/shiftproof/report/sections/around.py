@@ -184,12 +184,12 @@ class Around(Section):
 
 
 def headline(series: Sequence[ShiftSeries]) -> str:
-    """A sentence of the first curve that guarantees anything, at a round distance about half way to its end.
+    """A sentence of the first curve, at a round distance about half way to its end; nothing if it guarantees nothing.
 
     The first, not the best: each holds with its own probability, and the best of many would hold with less.
     """
-    first = next((one for one in series if not one.refusal and 0 < one.ends < math.inf), None)
-    if first is None:
+    first = next((one for one in series if not one.refusal), None)
+    if first is None or not 0 < first.ends < math.inf:
         return ""
     round_ones = [eps for eps in nice_distances([first]) if 0 < eps <= first.ends / 2]
     eps = round_ones[-1] if round_ones else float(rounded_down(first.ends / 2))
