@@ -20,6 +20,7 @@ from shiftproof.perturbations.noise import NOISES, as_noise
 from shiftproof.perturbations.noise.normal import Normal
 from shiftproof.report.certified import Series, series_of_evidence
 from shiftproof.theory import DrawCertificate, ShiftCertificate, draw_certificate, shift_certificate, worst_share
+from shiftproof.theory.transport import unit_weights
 from shiftproof.theory.words import percent_down
 from shiftproof.types import Finding, FloatArray
 
@@ -183,7 +184,7 @@ class ShiftSeries:
         Of the same classifier, in the same norm. A stronger attack may find less: it bounds the guarantee from above.
         """
         rows = self.series.repeats.measurements
-        reach = [(_attack_reach(one, self._attacks_of(one)), _weights(one)) for one in rows]
+        reach = [(_attack_reach(one, self._attacks_of(one)), unit_weights(one.units_of.astype(str))) for one in rows]
         curves = [worst_share(one, eps, weights=weights) for one, weights in reach if one is not None]
         return np.asarray(np.min(curves, axis=0)) if curves else None
 
@@ -211,7 +212,7 @@ class ShiftSeries:
                 eps = np.linspace(0, float(radii.max(initial=0.0)), 50)
                 # certificates that are wrong by chance, as many as alpha allows, and one more
                 allowed = float(held.fact("alpha")) + 1 / len(held)
-                weights = _weights(held)
+                weights = unit_weights(held.units_of.astype(str))
                 below = worst_share(radii, eps, weights=weights), worst_share(reach, eps, weights=weights)
                 if bool((below[0] > below[1] + allowed).any()):
                     return True
@@ -290,13 +291,6 @@ def _impossible(one: Measurement) -> bool:
         return False
     most = largest_radius(float(noise["sigma"]), votes, float(one.fact("alpha")))
     return bool(one["radius"].max(initial=0.0) > most * (1 + 1e-9))
-
-
-def _weights(one: Measurement) -> FloatArray:
-    """Every unit weighs the same, and within it every sample."""
-    numbers = np.unique(one.units_of.astype(str), return_inverse=True)[1]
-    sizes = np.bincount(numbers)
-    return 1 / (len(sizes) * sizes[numbers])
 
 
 def _attack_reach(held: Measurement, attacks: Sequence[Measurement], slack: bool = False) -> FloatArray | None:

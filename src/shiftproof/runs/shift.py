@@ -22,7 +22,8 @@ from shiftproof.runs.shift_questions import fitting, questions_of
 from shiftproof.runs.shift_spaces import CRITICS, SPACES, Settings, distance_between
 from shiftproof.runs.sources import as_data
 from shiftproof.runs.trust import Trust
-from shiftproof.theory.distance import Distance, Interval, check_level
+from shiftproof.theory.confidence import check_level
+from shiftproof.theory.distance import Distance, Interval
 from shiftproof.theory.profile import Profile, profile_of
 from shiftproof.theory.words import rounded_down
 
@@ -191,7 +192,7 @@ def shift(
     series = tuple(shift_series(opened.evidence))
     if target is None:
         return Shift(series)
-    check_level(level)
+    check_level(level, "level")
     _check_names(space, critics)
     names = [domain] if isinstance(domain, str) else domain
     loaded = _load(opened, data, trust, with_models=space == "representation")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from shiftproof.errors import DataError, UsageError
 from shiftproof.rng import checked_seed, numpy_generator
-from shiftproof.theory.distance import check_level
+from shiftproof.theory.confidence import check_level
 from shiftproof.theory.points import content_units
 from shiftproof.theory.profile import Profile
 from shiftproof.theory.stream import FRACTIONS, Evidence
@@ -41,7 +41,7 @@ class Alarm:
     seen: frozenset[str] = field(default=frozenset(), repr=False)
 
     def __post_init__(self) -> None:
-        check_level(self.level)
+        check_level(self.level, "level")
         checked_seed(self.seed)
         if self.alpha <= 0:
             least = 1 - self.profile.alpha

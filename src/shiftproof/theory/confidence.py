@@ -67,9 +67,9 @@ def split_terms(n: int, alpha: float, level: float, *, shared: bool = True, func
     return min(options, key=lambda one: one.total)
 
 
-def check_level(confidence: float) -> float:
-    """The chance of error of a confidence such as 0.95; at least one half, where the sampling term holds."""
-    good = isinstance(confidence, int | float) and not isinstance(confidence, bool) and 0.5 <= confidence < 1
+def check_level(level: float, name: str = "confidence") -> float:
+    """The chance of error of a level such as 0.95, from 0.5 (below it the sampling term does not hold) to below 1."""
+    good = isinstance(level, int | float) and not isinstance(level, bool) and 0.5 <= level < 1
     if not good:
-        raise UsageError(f"the confidence is {confidence!r}; it lies from 0.5 to below 1, such as 0.95")
-    return 1 - float(confidence)
+        raise UsageError(f"the {name} is {level!r}; it is the probability that a statement holds, from 0.5 to below 1")
+    return 1 - float(level)

@@ -11,12 +11,13 @@ import numpy as np
 from shiftproof.errors import UnknownName, UsageError
 from shiftproof.rng import checked_seed, numpy_generator
 from shiftproof.statistics import bernstein_lower, betting_lower
+from shiftproof.theory.confidence import check_level
 from shiftproof.theory.critics import Critic, Judge
 from shiftproof.theory.critics_linear import linear_critics
 from shiftproof.theory.points import Folds, Points, check_points, deal
 from shiftproof.types import FloatArray
 
-__all__ = ["Distance", "Fit", "Interval", "LinearFit", "check_level", "difference_bound", "lower_distance", "one_sided"]
+__all__ = ["Distance", "Fit", "Interval", "LinearFit", "difference_bound", "lower_distance", "one_sided"]
 
 Interval = Literal["betting", "bernstein"]
 """How means are bounded. One is chosen before any value is seen; the better of both would be right too seldom."""
@@ -89,7 +90,7 @@ def lower_distance(
     `fits` are the kinds of critics to choose from, by name; linear ones unless told. Whoever tries several seeds and
     reports the largest bound has no bound.
     """
-    check_level(level)
+    check_level(level, "level")
     if interval not in ("betting", "bernstein"):
         raise UnknownName("interval", str(interval), ["betting", "bernstein"])
     check_points(reference, target)
@@ -122,12 +123,6 @@ def one_sided(scores: FloatArray, alpha: float, interval: Interval) -> FloatArra
     if interval == "betting":
         return betting_lower(scores, alpha)
     return bernstein_lower(scores.mean(-1), scores.var(-1, ddof=1), scores.shape[-1], alpha)
-
-
-def check_level(level: float) -> None:
-    """Refuse what is no probability that a statement should have."""
-    if not 0.5 <= level < 1:
-        raise UsageError(f"the level is {level:g}; it is a probability that a bound holds, from 0.5 to below 1: 0.99")
 
 
 def _choose(kinds: Mapping[str, Fit], fold: Folds, level: float, seed: int) -> Judge:

@@ -15,7 +15,7 @@ from shiftproof.certification import Certificates
 from shiftproof.errors import UsageError
 from shiftproof.perturbations.edits import Edits
 from shiftproof.theory.confidence import Terms, check_level, split_terms
-from shiftproof.theory.transport import check_order, worst_share, worst_share_at
+from shiftproof.theory.transport import check_order, unit_weights, worst_share, worst_share_at
 from shiftproof.theory.words import level_text, percent_down
 from shiftproof.types import FloatArray
 
@@ -45,10 +45,7 @@ class Population:
     @cached_property
     def weights(self) -> FloatArray:
         """Of the samples: every group weighs the same, and within it every sample."""
-        if self.groups is None:
-            return np.full(len(self.reach), 1 / len(self.reach))
-        sizes = np.bincount(self.groups)
-        return 1 / (len(sizes) * sizes[self.groups])
+        return unit_weights(np.arange(len(self.reach)) if self.groups is None else self.groups)
 
     def estimate(self, eps: ArrayLike, p: float) -> FloatArray:
         """The bound for the samples themselves, as if they were all there is."""

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from shiftproof.errors import UsageError
 from shiftproof.types import FloatArray
 
-__all__ = ["check_distances", "check_order", "worst_share", "worst_share_at"]
+__all__ = ["check_distances", "check_order", "unit_weights", "worst_share", "worst_share_at"]
 
 
 def check_order(p: float) -> float:
@@ -85,6 +85,17 @@ def worst_share_at(
         cost = np.where(asked.ravel() > 0, asked.ravel() / limits[:, None], 0.0) ** order
     means = np.minimum(ratio, 1.0) ** order @ mass
     return means, cost.reshape(len(limits), *asked.shape)
+
+
+def unit_weights(units: ArrayLike) -> FloatArray:
+    """Weights (of sum 1) of samples by the unit that each belongs to: units weigh the same, and samples within one.
+
+    >>> unit_weights(["a", "a", "b"])
+    array([0.25, 0.25, 0.5 ])
+    """
+    numbers = np.unique(np.asarray(units), return_inverse=True)[1]
+    sizes = np.bincount(numbers)
+    return 1 / (len(sizes) * sizes[numbers])
 
 
 def _reach(reach: ArrayLike) -> FloatArray:

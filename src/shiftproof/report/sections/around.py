@@ -68,7 +68,7 @@ class Around(Section):
     def charts(self) -> list[Chart]:
         """The curves of each norm."""
         groups = enumerate(_by_units(self._held))
-        return [_chart(number, some, self.report.targets, self.report.distances) for number, some in groups]
+        return [_chart(number, some, self.report.distances) for number, some in groups]
 
     def cards(self) -> list[Card]:
         """Tables, then curves, then where nothing can be guaranteed, and why."""
@@ -240,9 +240,7 @@ def _by_units(series: Sequence[ShiftSeries]) -> list[list[ShiftSeries]]:
     return [[one for one in series if (one.norm, one.units) == pair] for pair in units]
 
 
-def _chart(
-    number: int, series: Sequence[ShiftSeries], targets: Sequence[str], distances: Sequence[KnownDistance]
-) -> Chart:
+def _chart(number: int, series: Sequence[ShiftSeries], distances: Sequence[KnownDistance]) -> Chart:
     """W1 curves: guaranteed as lines, up to the estimate as a band, and what attacks have found as dots."""
     farthest = max([one.first.mean_reach for one in series if math.isfinite(one.first.mean_reach)] or [1.0])
     eps = np.linspace(0, max(farthest, 1e-3) * 1.05, _POINTS)
@@ -250,8 +248,7 @@ def _chart(
     names = [_name(one, series) for one in series]
     for one, name in zip(series, names, strict=True):
         low, high, attacked = one.at(eps), one.estimate(eps), one.attacked(eps)
-        role = "unseen" if one.domain in targets else "source"
-        lines += [{"curve": name, "role": role, "eps": float(e), "y": float(v)} for e, v in zip(eps, low, strict=True)]
+        lines += [{"curve": name, "eps": float(e), "y": float(v)} for e, v in zip(eps, low, strict=True)]
         bands += [
             {"curve": name, "eps": float(e), "y": float(v), "y2": float(w)}
             for e, v, w in zip(eps, low, high, strict=True)
