@@ -99,28 +99,12 @@ def command(
     A profile (--save-profile) holds a critic and bounds, and no image: with --profile it judges what arrives in a
     folder, one look or --watch, with an alarm that is false with probability 1 - level at most, over all looks.
     """
-    from shiftproof.errors import UsageError
-
-    if (run is None) == (profile is None):
-        raise UsageError("give --run, the folder of a run, or --profile, a file of --save-profile; one of the two")
-    if profile is not None:
-        given = {"--save-profile": save_profile, "--domain": domain, "--out": out, "--in-report": in_report or None}
-        for name, value in given.items():
-            if value is not None:
-                raise UsageError(f"{name} goes with --run, not with --profile")
+    with_run = {"--save-profile": save_profile, "--domain": domain, "--out": out, "--in-report": in_report or None}
+    _check_options(run, profile, target, with_run, {"--watch": watch, "--state": state})
+    if run is None:
+        assert profile is not None
         _follow(profile, target, watch, state, level, seed, json)
         return
-    for name, option in {"--watch": watch, "--state": state}.items():
-        if option is not None:
-            raise UsageError(f"{name} goes with --profile: save one first with --save-profile FILE")
-    if save_profile is not None and target is None:
-        raise UsageError(
-            "--save-profile needs --target: a critic is fitted to see something, and without an example of what may "
-            "arrive there is nothing to fit it to. Give data that has drifted, or corrupt some: shiftproof corrupt"
-        )
-    if (out is not None or in_report) and target is None:
-        raise UsageError(f"{'--out' if out is not None else '--in-report'} is about a target: give --target")
-    assert run is not None
     options = {"space": space, "critics": names_of(critic) or [], "level": level, "limit": limit, "interval": interval}
     found = _compare(run, target, names_of(domain), options | {"seed": seed or 0}, trust, save_profile)
     written = ([] if save_profile is None else [save_profile]) + ([] if out is None else _draw(found, out))
@@ -134,6 +118,31 @@ def command(
     # the example of a profile is meant to lie outside
     if found.outside and save_profile is None:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _check_options(
+    run: Path | None, profile: Path | None, target: str | None, with_run: dict[str, Any], with_profile: dict[str, Any]
+) -> None:
+    """Refuse options that do not go together; those that were not given are None."""
+    from shiftproof.errors import UsageError
+
+    if (run is None) == (profile is None):
+        raise UsageError("give --run, the folder of a run, or --profile, a file of --save-profile; one of the two")
+    for name, value in (with_profile if profile is None else with_run).items():
+        if value is not None and profile is None:
+            raise UsageError(f"{name} goes with --profile: save one first with --save-profile FILE")
+        if value is not None:
+            raise UsageError(f"{name} goes with --run, not with --profile")
+    if profile is not None or target is not None:
+        return
+    if with_run["--save-profile"] is not None:
+        raise UsageError(
+            "--save-profile needs --target: a critic is fitted to see something, and without an example of what may "
+            "arrive there is nothing to fit it to. Give data that has drifted, or corrupt some: shiftproof corrupt"
+        )
+    for name in ("--out", "--in-report"):
+        if with_run[name] is not None:
+            raise UsageError(f"{name} is about a target: give --target")
 
 
 def _compare(
