@@ -23,7 +23,7 @@ from shiftproof.errors import DataError
 from shiftproof.execution.archives import open_member, read_member
 from shiftproof.types import IntArray
 
-__all__ = ["Directory", "FileInputs", "Files", "ZipArchive", "decode", "dimensions", "is_image"]
+__all__ = ["Directory", "FileInputs", "Files", "ZipArchive", "decode", "dimensions", "is_image", "open_files"]
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".ppm", ".gif"}
 CACHE_BYTES = 1 << 30
@@ -119,13 +119,23 @@ class ZipArchive:
             return file.read(_HEADER_BYTES)
 
 
+def open_files(path: Path) -> Files:
+    """The tree of files in a folder or in a zip archive."""
+    return ZipArchive(path) if path.is_file() else Directory(path)
+
+
 class FileInputs:
-    """Images of any number, resized to channels x height x width; 8- and 16-bit, gray and colour."""
+    """Images of any number, resized to channels x height x width; 8- and 16-bit, gray and colour.
+
+    `square` cuts each to its central square before that.
+    """
 
     kind = "image"
 
-    def __init__(self, files: Files, names: Sequence[str], shape: tuple[int, int, int]) -> None:
-        self._files, self._names, self._shape = files, list(names), shape
+    def __init__(
+        self, files: Files, names: Sequence[str], shape: tuple[int, int, int], *, square: bool = False
+    ) -> None:
+        self._files, self._names, self._shape, self._square = files, list(names), shape, square
         self._cache: dict[int, NDArray[np.generic]] | None = (
             {} if len(names) * 4 * int(np.prod(shape)) < CACHE_BYTES else None
         )
@@ -140,7 +150,8 @@ class FileInputs:
 
     @cached_property
     def fingerprint(self) -> str:
-        digest = hashlib.blake2b(repr(self._shape).encode(), digest_size=16)
+        brought_to = f"{self._shape!r}{' square' if self._square else ''}"
+        digest = hashlib.blake2b(brought_to.encode(), digest_size=16)
         for content in _in_threads(self._digest, self._names):
             digest.update(content)
         return digest.hexdigest()
@@ -176,7 +187,7 @@ class FileInputs:
     def _decode(self, index: int) -> NDArray[np.generic]:
         name = self._names[index]
         try:
-            return decode(self._files.read(name), self._shape)
+            return decode(self._files.read(name), self._shape, square=self._square)
         except _UNREADABLE as error:
             reason = "not an image" if isinstance(error, UnidentifiedImageError) else str(error)
             raise DataError(
@@ -185,11 +196,11 @@ class FileInputs:
             ) from error
 
 
-def decode(content: bytes, shape: tuple[int, int, int]) -> NDArray[np.generic]:
+def decode(content: bytes, shape: tuple[int, int, int], *, square: bool = False) -> NDArray[np.generic]:
     """An image file as channels x height x width: uint8, or float32 in [0, 1] where it has more than 8 bits.
 
     Pillow reads 16-bit gray at full depth and 16-bit colour at its upper 8 bits. Another size is stretched, not
-    cropped; a camera's note that an image lies on its side is obeyed.
+    cropped, unless `square` asks for the central square; a camera's note that an image lies on its side is obeyed.
     """
     channels, height, width = shape
     with Image.open(io.BytesIO(content)) as file:
@@ -209,6 +220,10 @@ def decode(content: bytes, shape: tuple[int, int, int]) -> NDArray[np.generic]:
                 )
         elif image.mode != "L" or channels == 3:
             image = image.convert("RGB" if channels == 3 else "L")
+        if square:
+            side = min(image.size)
+            left, top = (image.width - side) // 2, (image.height - side) // 2
+            image = image.crop((left, top, left + side, top + side))
         if image.size != (width, height):
             image = image.resize((width, height), Image.Resampling.BILINEAR)
         pixels = np.asarray(image)

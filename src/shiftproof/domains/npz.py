@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.domains.domain import Domain, Domains
-from shiftproof.domains.registry import DOMAINS, DataSet, find_file
+from shiftproof.domains.outline import Outline
+from shiftproof.domains.registry import DOMAINS, DataSet, find_file, look_for
 from shiftproof.errors import DataError
 from shiftproof.execution.archives import unpacked_size
 from shiftproof.types import IntArray
@@ -61,11 +62,22 @@ class Npz(DataSet):
     """A data set of one domain in one npz file; subclasses say which."""
 
     classes: ClassVar[tuple[str, ...]] = DIGITS
+    published: ClassVar[tuple[int, tuple[int, int, int]] | None] = None
+    """How many images the published file holds, and the shape of one."""
 
     def load(self) -> Domains:
         """Read the file from the data folder."""
         images, labels, splits = read_images(find_file(self.name, self.files[0], LAYOUT))
         return Domains(self.name, [Domain.from_arrays(self.name, images, labels, self.classes, splits=splits)])
+
+    def outline(self) -> Outline | None:
+        """That of the published file; a file that is here may be a part of it, and is counted."""
+        if self.published is None:
+            return None
+        count, shape = self.published
+        if (path := look_for(self.files[0])) is not None:
+            count = sum(map(len, read_npz(path, ("y_train", "y_test")).values()))
+        return Outline(shape, self.classes, {self.name: count})
 
 
 @DOMAINS.register("mnist", content="70,000 gray 28x28 digits")
@@ -74,6 +86,7 @@ class MNIST(Npz):
     """Handwritten digits, 28x28 gray."""
 
     files = ("mnist.npz",)
+    published = (70_000, (1, 28, 28))
 
 
 @DOMAINS.register("fashion-mnist", content="gray 28x28 clothes")
@@ -82,6 +95,7 @@ class FashionMNIST(Npz):
     """Ten kinds of clothes, 28x28 gray."""
 
     files = ("fashion_mnist.npz",)
+    published = (70_000, (1, 28, 28))
     classes = CLOTHES
 
 
@@ -91,6 +105,7 @@ class KMNIST(Npz):
     """Ten cursive Japanese characters, 28x28 gray."""
 
     files = ("kmnist.npz",)
+    published = (70_000, (1, 28, 28))
     classes = KUZUSHIJI
 
 
@@ -100,6 +115,7 @@ class USPS(Npz):
     """Digits from envelopes, 16x16 gray."""
 
     files = ("usps.npz",)
+    published = (9_298, (1, 16, 16))
 
 
 @DOMAINS.register("svhn", content="gray 32x32 house numbers")

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from shiftproof.catalogue import Catalogue, Method
 from shiftproof.domains.domain import Domains
+from shiftproof.domains.outline import Outline
 from shiftproof.domains.registries import command_for
 from shiftproof.errors import DataNotFound, UnknownName, UsageError
 
@@ -32,10 +33,19 @@ class DataSet(Method, ABC):
 
     files: ClassVar[tuple[str, ...]] = ()
     """What it needs from the data folder, all of it ("a.zip or a": either will do)."""
+    page: ClassVar[str] = ""
+    """Where its files are published, if that is to be said."""
 
     @abstractmethod
     def load(self) -> Domains:
         """Its domains; large ones are decoded when they are asked for."""
+
+    def outline(self) -> Outline | None:
+        """Shape, classes and counts that `load` gives of the published files, without them; None if nobody knows.
+
+        For a dry run of a study whose data is not on this machine.
+        """
+        return None
 
     @property
     def source(self) -> str:
