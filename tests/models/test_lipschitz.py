@@ -698,3 +698,17 @@ def test_encoders_are_one_lipschitz_at_any_size(shape: tuple[int, ...]) -> None:
     measured = measure_lipschitz(encoder, shape, points=2)
     assert measured.claimed == pytest.approx(1, abs=1e-5)
     assert measured.lower > 0.3
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")
+def test_pairs_are_sorted_in_training_as_in_evaluation_with_the_same_gradient() -> None:
+    inputs = torch.randn(7, 6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
+    weights = torch.randn(7, 6, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    layer, values, gradients = MaxMin(), [], []
+    for training in (True, False):
+        values.append(layer.train(training)(inputs))
+        gradients.append(torch.autograd.grad((values[-1] * weights).sum(), inputs)[0])
+    assert torch.equal(*values)
+    assert torch.equal(*gradients)
+    assert torch.autograd.gradgradcheck(layer.train(), (inputs,))
+    assert torch.autograd.gradcheck(layer.train(), (inputs,), check_forward_ad=True)

@@ -14,8 +14,8 @@ import shiftproof as sp
 from shiftproof.domains import as_domains, validation_part
 from shiftproof.errors import StorageError, UsageError
 from shiftproof.objectives import OBJECTIVES, Recipe
+from shiftproof.runs.model_spec import ModelSpec
 from shiftproof.runs.models import training_findings
-from shiftproof.runs.spec import ModelSpec
 from shiftproof.training.selection import Validation
 
 SOURCES, _ = sp.load_domains("colored-digits").leave_out("e=0.9")

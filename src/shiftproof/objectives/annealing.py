@@ -28,6 +28,11 @@ class AnnealedPenalty(Objective):
     selection: ClassVar[Selection] = "last"
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"weight": 0.0},)
 
+    @property
+    def warm_up(self) -> int:
+        """Steps before the penalty has its weight."""
+        return self.anneal
+
     def findings(self, outcome: Outcome) -> Iterator[Finding]:
         """What kept the penalty from working."""
         yield from never_annealed(outcome, self.anneal)
@@ -52,10 +57,10 @@ def add_penalty(error: Tensor, penalty: Tensor, weight: float, anneal: int, step
     return (error + now * penalty) / max(now, 1.0)
 
 
-def never_annealed(outcome: Outcome, anneal: int) -> Iterator[Finding]:
-    """A training that ended before its penalty counted."""
-    if outcome.recipe.steps <= anneal:
-        message = f"the penalty never got its weight: anneal is {anneal}, training.steps {outcome.recipe.steps}"
+def never_annealed(outcome: Outcome, anneal: int, option: str = "anneal") -> Iterator[Finding]:
+    """A training that ended before its penalty counted; one until a plateau waits for it."""
+    if outcome.recipe.until == "steps" and outcome.recipe.steps <= anneal:
+        message = f"the penalty never got its weight: {option} is {anneal}, training.steps {outcome.recipe.steps}"
         yield Finding("warn", "never-annealed", message)
 
 

@@ -1,15 +1,16 @@
 """Invariant risk minimisation: one classifier that is best in every domain."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import DataError
 from shiftproof.objectives.annealing import AnnealedPenalty
-from shiftproof.objectives.measures import cross_entropy
+from shiftproof.objectives.measures import cross_entropy, spread
 from shiftproof.objectives.objective import OBJECTIVES
-from shiftproof.types import Batch, Loss
+from shiftproof.types import Batch, Loss, NonNegative, Range
 
 __all__ = ["IRM", "irm_penalty", "scale_slopes"]
 
@@ -22,7 +23,8 @@ __all__ = ["IRM", "irm_penalty", "scale_slopes"]
 )
 @dataclass(frozen=True)
 class IRM(AnnealedPenalty):
-    """Cross-entropy, and a penalty where scaling the logits would lower a domain's risk.
+    """Cross-entropy, and a penalty where scaling the logits would lower a domain's risk; with `sigma`, of inputs under
+    normal noise.
 
     The penalty is the squared slope of the risk in that scale, by two halves of the minibatch: the square of one mean
     would count its variance too. (Of a domain smaller than the minibatch, the halves share samples.)
@@ -30,9 +32,14 @@ class IRM(AnnealedPenalty):
     Arjovsky et al., "Invariant risk minimization" (2019, arXiv:1907.02893).
     """
 
+    sigma: Annotated[NonNegative, Range(0.05, 1.0, log=True)] = 0.0
+
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """Mean risk and mean penalty of the domains."""
-        logits = model(batch.inputs)
+        inputs = batch.inputs
+        if self.sigma:
+            inputs = inputs + spread(tuple(inputs.shape), self.sigma, generator).to(inputs)
+        logits = model(inputs)
         error = batch.mean_over_domains(cross_entropy(logits, batch.labels))
         penalty = irm_penalty(logits, batch)
         return Loss(self.total(error, penalty, batch.step), error=error, penalty=penalty)

@@ -17,10 +17,11 @@ from shiftproof.errors import UsageError
 from shiftproof.perturbations.noise import Noise
 from shiftproof.types import Batch, Finding, Loss, NonNegative, Positive
 
-__all__ = ["OBJECTIVES", "Objective", "Outcome", "Part", "Recipe", "Selection"]
+__all__ = ["OBJECTIVES", "Objective", "Outcome", "Part", "Recipe", "Selection", "Until"]
 
-Selection = Literal["last", "source-validation", "robust-source-validation"]
+Selection = Literal["last", "source-validation", "robust-source-validation", "radius-source-validation"]
 Part = Literal["all", "head"]
+Until = Literal["steps", "plateau"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,11 @@ class Recipe:
     `schedule` scales the learning rate over the steps; every `evaluate_every` steps the validation parts are measured.
     With `part` "head" the encoder stays as it is, BatchNorm statistics included. Of each domain at most `samples` are
     trained on, at random but the same for every seed; without it, all are.
+
+    `until` "plateau" is early stopping in place of a number of `steps`: the learning rate is divided by ten when what
+    is measured no longer grows, twice, and when it stops growing again, or after `epochs`, training stops. Where the
+    objective has a noise, what is measured is the mean radius of the vote under it, an estimate and no certificate.
+    Without `evaluate_every` there is an evaluation after each epoch.
     """
 
     optimiser: str = "adam"
@@ -39,15 +45,21 @@ class Recipe:
     schedule: str = "constant"
     weight_decay: NonNegative = 0.0
     momentum: Annotated[float, Interval(ge=0, lt=1)] = 0.9
-    evaluate_every: Positive = 100
+    evaluate_every: Positive | None = 100
     part: Part = "all"
     samples: Positive | None = None
+    until: Until = "steps"
+    epochs: Positive = 25
 
     def override(self, changes: Mapping[str, Any]) -> Recipe:
         """The same recipe with some values changed; an unknown name gets a suggestion."""
         if "selection" in changes:
             raise UsageError("selection stands beside training, not in it: --set selection=last")
-        return replace(self, **checked_options(Recipe, {str(key): value for key, value in changes.items()}, "training"))
+        named = {str(key): value for key, value in changes.items()}
+        if named.get("until") == "plateau":
+            # the objective's own are for a number of steps that is known before
+            named = {"schedule": "constant", "evaluate_every": None, **named}
+        return replace(self, **checked_options(Recipe, named, "training"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +94,11 @@ class Objective(Method, ABC):
     def passes(self) -> int:
         """Forward passes of a sample in a step."""
         return 1
+
+    @optional
+    def warm_up(self) -> int:
+        """Steps before the loss is all that it will be; a plateau is looked for after them."""
+        return 0
 
     @optional
     def noise(self) -> Noise | None:

@@ -17,7 +17,7 @@ from shiftproof.objectives.measures import cross_entropy, spread
 from shiftproof.objectives.objective import OBJECTIVES, Outcome, Recipe, Selection
 from shiftproof.objectives.smoothed import ForSmoothing
 from shiftproof.perturbations import Threat
-from shiftproof.types import Batch, Finding, Loss, NonNegative, Positive, Range
+from shiftproof.types import Batch, Finding, Loss, Natural, NonNegative, Positive, Range
 
 __all__ = ["SmoothAdv"]
 
@@ -35,7 +35,8 @@ class SmoothAdv(ForSmoothing):
     """Cross-entropy of noisy inputs moved, in l2, to where their mean probability of the label is low.
 
     The attack is on -log of the mean over `samples` noisy copies, and training sees the same noise. A step is
-    2 eps / `steps` long; gradients are normalised.
+    2 eps / `steps` long; gradients are normalised. Over the first `warmup` steps of training eps grows linearly from 0
+    to what it is: the paper's own training took 10 of its epochs for that.
 
     Salman et al., "Provably robust deep learning via adversarially trained smoothed classifiers" (2019,
     arXiv:1906.04584).
@@ -46,6 +47,7 @@ class SmoothAdv(ForSmoothing):
     samples: Annotated[Positive, Range(1, 8, log=True)] = 2
     step: Annotated[float, Interval(gt=0, lt=math.inf)] | None = None
     precision: Precision = "f32"
+    warmup: Natural = 0
 
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=1_000, schedule="cosine", evaluate_every=100)
     selection: ClassVar[Selection] = "robust-source-validation"
@@ -55,6 +57,19 @@ class SmoothAdv(ForSmoothing):
     def passes(self) -> int:
         """Forward passes of a sample in a step."""
         return self.samples * ((self.steps if self.eps > 0 else 0) + 1)
+
+    @property
+    def warm_up(self) -> int:
+        """Steps before the attack is as strong as it will be."""
+        return self.warmup
+
+    def eps_at(self, step: int) -> float:
+        """The radius of the attack at a step.
+
+        >>> [SmoothAdv(eps=1.0, warmup=4).eps_at(step) for step in (0, 1, 3, 100)]
+        [0.25, 0.5, 1.0, 1.0]
+        """
+        return self.eps * min(1.0, (step + 1) / self.warmup) if self.warmup else self.eps
 
     @property
     def attack(self) -> PGD:
@@ -73,6 +88,7 @@ class SmoothAdv(ForSmoothing):
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """Mean over domains of the mean cross-entropy of all noisy copies of the attacked inputs."""
         inputs, labels = batch.inputs, batch.labels
+        eps = self.eps_at(batch.step)
         noise = spread((self.samples, *inputs.shape), self.sigma, generator).to(inputs)
 
         def copies(points: Tensor) -> Tensor:
@@ -89,10 +105,10 @@ class SmoothAdv(ForSmoothing):
                 lambda points: scores(copies(points)),
                 losses,
                 inputs,
-                Threat("l2", self.eps),
+                Threat("l2", eps),
                 self.steps,
                 generator,
-                step=2 * self.eps / self.steps if self.step is None else self.step,
+                step=2 * eps / self.steps if self.step is None else self.step,
                 random_start=False,
             )
         errors = cross_entropy(model(copies(attacked)), labels.repeat(self.samples))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import nn
 
-from shiftproof.errors import UnknownName
+from shiftproof.errors import UnknownName, UsageError
 from shiftproof.objectives import Recipe
 
 __all__ = ["check_recipe", "learning_rate", "make_optimiser"]
@@ -29,11 +29,17 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 
 
 def check_recipe(recipe: Recipe) -> None:
-    """Whether the recipe's optimiser and schedule exist."""
+    """Whether the recipe's optimiser and schedule exist, and nothing in it goes without effect."""
     if recipe.optimiser not in OPTIMISERS:
         raise UnknownName("optimiser", recipe.optimiser, OPTIMISERS)
     if recipe.schedule not in SCHEDULES:
         raise UnknownName("schedule", recipe.schedule, SCHEDULES)
+    if recipe.until == "plateau" and recipe.schedule != "constant":
+        raise UsageError(
+            f"training.until=plateau lowers the learning rate itself; leave the schedule {recipe.schedule!r} out"
+        )
+    if recipe.until == "steps" and recipe.epochs != Recipe.epochs:
+        raise UsageError("training.epochs limits training until a plateau: say training.until=plateau, too")
 
 
 def make_optimiser(parameters: Parameters, recipe: Recipe) -> torch.optim.Optimizer:
@@ -42,10 +48,12 @@ def make_optimiser(parameters: Parameters, recipe: Recipe) -> torch.optim.Optimi
     return OPTIMISERS[recipe.optimiser](parameters, recipe)
 
 
-def learning_rate(recipe: Recipe, step: int) -> float:
-    """The learning rate of a step: a function of the step alone, so that a resumed run has nothing to restore.
+def learning_rate(recipe: Recipe, step: int, drops: int = 0) -> float:
+    """The learning rate of a step, divided by ten as often as there were `drops`.
+
+    A function of the step and of what was measured before it, so that a resumed run has nothing to restore.
 
     >>> learning_rate(Recipe(lr=0.1, steps=100, schedule="step"), 60)
     0.010000000000000002
     """
-    return recipe.lr * SCHEDULES[recipe.schedule](step / recipe.steps)
+    return recipe.lr * SCHEDULES[recipe.schedule](step / recipe.steps) * 0.1**drops

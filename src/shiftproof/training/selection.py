@@ -16,13 +16,26 @@ from shiftproof.domains import Domain, Domains, validation_part
 from shiftproof.errors import UsageError
 from shiftproof.models.text import EmbeddedTexts, noise_shape
 from shiftproof.objectives import OBJECTIVES, Objective, Recipe
-from shiftproof.objectives.objective import Selection
+from shiftproof.objectives.objective import Selection, Until
 from shiftproof.perturbations.noise import Noise, draw
 from shiftproof.rng import numpy_generator
 from shiftproof.statistics import pearson
 from shiftproof.training.machine import to_layout
+from shiftproof.types import FloatArray, IntArray
 
-__all__ = ["COST_SHARE", "FEWEST", "ROBUST_SAMPLES", "Validation", "check_rule", "mean_accuracy", "usual_rule"]
+__all__ = [
+    "COST_SHARE",
+    "FEWEST",
+    "FEWEST_RADII",
+    "RADIUS_VOTES",
+    "ROBUST_SAMPLES",
+    "Validation",
+    "check_rule",
+    "default_rule",
+    "mean_accuracy",
+    "radius_estimate",
+    "usual_rule",
+]
 
 COST_SHARE = 10
 """Evaluations take at most this part, a tenth, of the passes of training."""
@@ -30,26 +43,45 @@ FEWEST = 100
 """Validation samples of each domain that are always measured, where there are so many."""
 ROBUST_SAMPLES = 500
 """Validation samples of each domain that are attacked, at most."""
+FEWEST_RADII = 500
+"""Validation samples of each domain whose radii are always estimated, where there are so many: a gain in the mean that
+ends training must not be one of chance."""
+RADIUS_VOTES = 100
+"""Noisy copies of a validation sample that vote."""
 
 
 def check_rule(rule: Selection, objective: Objective) -> None:
-    """Refuse to select by robust accuracy where the objective knows no attack."""
+    """Refuse to select by robust accuracy where the objective knows no attack, by radii where it has no noise."""
     if rule == "robust-source-validation" and objective.attack is None:
         able = ", ".join(entry.name for entry in OBJECTIVES if entry.cls.selection == rule)
         raise UsageError(f"{OBJECTIVES.name_of(objective)} has no attack to select by; these have one: {able}")
+    if rule == "radius-source-validation" and objective.noise is None:
+        raise UsageError(
+            f"{OBJECTIVES.name_of(objective)} has no noise under which a vote has a radius to select by; leave "
+            "selection=radius-source-validation out, or train with noise: --objective gaussian"
+        )
 
 
-def usual_rule(objective: Objective, domains: Domains) -> Selection:
-    """The objective's own; where a model predicts numbers, nothing is right or wrong under attack, and what it
-    predicts as it is decides.
+def default_rule(objective: Objective, recipe: Recipe) -> Selection:
+    """The objective's own; until a plateau of radii, what stops training selects, too."""
+    stops_by_radius = recipe.until == "plateau" and objective.noise is not None
+    return "radius-source-validation" if stops_by_radius else objective.selection
+
+
+def usual_rule(objective: Objective, recipe: Recipe, domains: Domains) -> Selection:
+    """The default; where a model predicts numbers, nothing is right or wrong under attack, and what it predicts as it
+    is decides.
     """
-    robust = objective.selection == "robust-source-validation"
-    return "source-validation" if robust and domains.is_regression else objective.selection
+    rule = default_rule(objective, recipe)
+    guards = rule in ("robust-source-validation", "radius-source-validation")
+    return "source-validation" if guards and domains.is_regression else rule
 
 
 @dataclass(frozen=True, eq=False)
 class Validation:
     """Held-out samples of the sources, and the rule by which one state of the weights is better than another.
+
+    What is measured also says when training until a plateau stops.
 
     Where a model predicts numbers, Pearson's correlation with the true ones stands in place of accuracy.
     """
@@ -59,6 +91,7 @@ class Validation:
     objective: Objective
     seed: int
     layout: torch.memory_format = torch.contiguous_format
+    until: Until = "steps"
 
     @classmethod
     def of(
@@ -74,25 +107,29 @@ class Validation:
         """A random part of the sources' validation parts, the same at every evaluation.
 
         All evaluations together take at most a tenth of the forward and backward passes of the training steps, but
-        have `FEWEST` samples of each domain where there are so many. Passes are counted, never timed, so that the part
-        is the same on every machine and after a resume.
+        have `FEWEST` samples of each domain, or `FEWEST_RADII`, where there are so many. Passes are counted, never
+        timed, so that the part is the same on every machine and after a resume.
         """
         whole = [validation_part(domain) for domain in sorted(sources, key=lambda domain: domain.name)]
-        validation = cls(whole, rule, objective, seed, layout)
+        validation = cls(whole, rule, objective, seed, layout, recipe.until)
+        assert recipe.evaluate_every is not None, "steps are counted out by planned_recipe"
         # one more than there are rows in the history: the clean accuracy of what is kept
         evaluations = -(-recipe.steps // recipe.evaluate_every) + 1
         trained = 2 * recipe.steps * recipe.batch * objective.passes
-        affordable = trained // (COST_SHARE * evaluations * validation._passes(model))
-        count = max(FEWEST, affordable)
+        affordable = trained // (COST_SHARE * evaluations * validation.passes(model))
+        count = max(FEWEST_RADII if validation.selects_by == "radius_validation" else FEWEST, affordable)
         if validation.selects_by == "robust_validation":
             count = min(count, ROBUST_SAMPLES)
         return replace(validation, domains=[_random_part(domain, count, seed) for domain in whole])
 
     @property
     def selects_by(self) -> str:
-        """The column of the history that is measured: accuracy under attack, under noise, or as it is."""
+        """The column of the history that is measured: accuracy under attack, under noise, or as it is; or radii."""
         if self.rule == "robust-source-validation":
             return "robust_validation"
+        stops = self.rule == "last" and self.until == "plateau" and self.objective.noise is not None
+        if self.rule == "radius-source-validation" or stops:
+            return "radius_validation"
         return "noisy_validation" if self.objective.noise is not None else "validation"
 
     @property
@@ -101,7 +138,7 @@ class Validation:
         return {domain.name: len(domain) for domain in self.domains}
 
     def measure(self, model: nn.Module) -> dict[str, dict[str, float]]:
-        """Accuracy on every domain under what the rule looks at; leaves the model in eval mode."""
+        """Accuracy, or mean radius, on every domain under what the rule looks at; leaves the model in eval mode."""
         model.eval()
         kind = self.selects_by
         if kind == "robust_validation":
@@ -110,6 +147,8 @@ class Validation:
             return {kind: self.clean(model)}
         noise = self.objective.noise
         assert noise is not None
+        if kind == "radius_validation":
+            return {kind: {domain.name: self._radius(model, noise, domain) for domain in self.domains}}
         found = {name: self._noisy(model, noise, name) for name in self.samples}
         return {kind: {domain.name: self._accuracy(model, domain, found[domain.name]) for domain in self.domains}}
 
@@ -124,10 +163,16 @@ class Validation:
         """
         if self.rule == "last":
             return float(row["step"])
+        return self.measured(row)
+
+    def measured(self, row: Mapping[str, Any]) -> float:
+        """What was measured at an evaluation, as a mean over domains: plateaus are plateaus of this."""
         return mean_accuracy(row[self.selects_by])
 
-    def _passes(self, model: nn.Module) -> int:
+    def passes(self, model: nn.Module) -> int:
         """Forward and backward passes of one sample in an evaluation, at most."""
+        if self.selects_by == "radius_validation":
+            return RADIUS_VOTES
         if self.selects_by != "robust_validation":
             return 1
         victim, attack = self.objective.victim(model), self.objective.attack
@@ -164,6 +209,15 @@ class Validation:
 
         return logits_of
 
+    def _radius(self, model: nn.Module, noise: Noise, domain: Domain) -> float:
+        """The mean radius of the majority vote, 0 where it is wrong."""
+        # here, too, the same draws at every evaluation, for all samples
+        smoothed = Smoothed(model, noise, votes=RADIUS_VOTES, seed=self.seed)
+        counts = [
+            smoothed.counts(to_layout(domain.take(block)[0].to(_device(model)), self.layout)) for block in domain.blocks
+        ]
+        return float(radius_estimate(np.concatenate(counts), domain.labels, noise).mean())
+
     def _robust(self, model: nn.Module, domain: Domain) -> float:
         attack = self.objective.attack
         assert attack is not None
@@ -180,6 +234,23 @@ class Validation:
             self.seed,
         )
         return result.robust_accuracy
+
+
+def radius_estimate(counts: IntArray, labels: IntArray, noise: Noise) -> FloatArray:
+    """Radii (N) that votes (N x classes) let expect, 0 where most are for a wrong class; an estimate, no certificate.
+
+    The share of the most voted class is taken for its probability, drawn in by half a vote so that a unanimous vote has
+    a finite radius: of 100 votes 2.58 sigma, about what 2,000 votes can certify.
+
+    >>> from shiftproof.perturbations.noise import as_noise
+    >>> votes, labels = np.array([[100, 0], [80, 20], [80, 20]]), np.array([0, 0, 1])
+    >>> radius_estimate(votes, labels, as_noise("gaussian:0.5")).round(2)
+    array([1.29, 0.42, 0.  ])
+    """
+    votes = counts.sum(1)
+    miss = (votes - counts.max(1) + 0.5) / (votes + 1)
+    radii = np.where(counts.argmax(1) == labels, noise.radius(miss, miss), 0.0)
+    return np.maximum(radii, 0.0)
 
 
 def mean_accuracy(accuracy: Mapping[str, float]) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
@@ -63,12 +63,50 @@ class MaxMin(GroupSort):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """N x D x ... in, the same shape out."""
-        first, second = self._groups(inputs).unbind(2)
+        groups = self._groups(inputs)
+        # in training alone: fx, which traces models that are evaluated, can't look into a function of its own
+        if self.training:
+            return _SortPairs.apply(groups).flatten(1, 2)  # type: ignore[no-any-return, no-untyped-call]
+        first, second = groups.unbind(2)
         return torch.stack((torch.maximum(first, second), torch.minimum(first, second)), 2).flatten(1, 2)
 
     def lipschitz(self, norm: Norm, shape: tuple[int, ...]) -> float:
         """1, as of any sorting."""
         return 1.0
+
+
+class _SortPairs(torch.autograd.Function):
+    """Pairs in dimension 2, larger first, with a gradient that is the same exchange: half the time of autograd's own.
+
+    Of equal values the first keeps its gradient, where autograd would give each the mean of both.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(groups: Tensor) -> Tensor:
+        first, second = groups.unbind(2)
+        return torch.stack((torch.maximum(first, second), torch.minimum(first, second)), 2)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        first, second = inputs[0].unbind(2)
+        exchanged = first < second
+        ctx.save_for_backward(exchanged)
+        ctx.save_for_forward(exchanged)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return _exchange(ctx.saved_tensors[0], gradients[0])
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        return _exchange(ctx.saved_tensors[0], tangents[0])
+
+
+def _exchange(exchanged: Tensor, pairs: Tensor) -> Tensor:
+    first, second = pairs.unbind(2)
+    return torch.stack((torch.where(exchanged, second, first), torch.where(exchanged, first, second)), 2)
 
 
 class ScaledAvgPool2d(nn.Module):

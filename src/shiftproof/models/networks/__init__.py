@@ -4,6 +4,7 @@ from shiftproof.models.networks.architecture import MODELS, Architecture
 from shiftproof.models.networks.cnn import CNN
 from shiftproof.models.networks.cnn_cayley import CNNCayley
 from shiftproof.models.networks.efficientnet import EfficientNetLite0
+from shiftproof.models.networks.lenet import LeNet
 from shiftproof.models.networks.minilm import MiniLM
 from shiftproof.models.networks.mlp import MLP
 from shiftproof.models.networks.mlp_cayley import MLPCayley
@@ -19,6 +20,7 @@ __all__ = [
     "Architecture",
     "CNNCayley",
     "EfficientNetLite0",
+    "LeNet",
     "MLPCayley",
     "MiniLM",
     "PreActResNet18",
