@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,8 +21,10 @@ from shiftproof.errors import ConformanceError
 from shiftproof.evidence import Column, Evidence, Measurement
 from shiftproof.report import SECTIONS, Report, Section, write_report
 from shiftproof.report.chart import PALETTE, Chart, by_colour, layer, make_chart, numbers_axis, share_axis
+from shiftproof.report.claims import Claim, PublishedRow, judge_claims
 from shiftproof.report.page import FORMATS, MORE_FORMATS, render_page
 from shiftproof.report.requirements import Requirement
+from shiftproof.report.sections.sweeps import Sweep
 from shiftproof.report.tables import Cell, Heading, Row, Table, csv_file, latex_file, markdown_file
 from shiftproof.types import Finding
 
@@ -132,7 +135,15 @@ def applying(section: str, folder: Path) -> Report:
     """A report in which a section applies."""
     evidence = Evidence(list(measured(section)))
     outcomes = [Requirement.parse("clean>=0.5").judge(evidence, ["sketch"])] if section == "requirements" else []
-    return report_of(evidence, folder, outcomes=outcomes)
+    claim = {"id": "C1", "says": "it holds", "metric": "accuracy", "model": "m", "above": 0.5, "effect": 0.0}
+    said = [Claim.model_validate(claim | {"model": evidence[0].model})] if section == "claims" else []
+    changes: dict[str, Any] = {"outcomes": outcomes, "claims": judge_claims(said, evidence, domain="sketch")}
+    if section == "published":
+        number = PublishedRow("001", "Table 2", "CMNIST", "GLEAN", "certified", 0.1, 0.605, None, "m", "sketch")
+        changes["published"] = [replace(number, level=level) for level in (0.0, 0.1, 0.2)]
+    if section == "sweeps":
+        changes["sweeps"] = [Sweep("objective.sigma", ((0.1, evidence[0].model),))]
+    return report_of(evidence, folder, **changes)
 
 
 def bare() -> Report:
@@ -202,7 +213,7 @@ def test_every_table_and_chart_is_written_in_every_format(name: str, tmp_path: P
 
 def test_formats_on_request(tmp_path: Path) -> None:
     report = applying("accuracy", tmp_path)
-    assert MORE_FORMATS == ("interactive",)
+    assert MORE_FORMATS == ("interactive", "reproduction")
     (page,) = write_report(report, tmp_path, ["interactive"])
     assert page == tmp_path / "figures" / "accuracy.html"
     # its scripts are in it: it opens offline

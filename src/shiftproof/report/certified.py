@@ -183,6 +183,11 @@ class Series:
         """Whether each sample is right and certified within a radius."""
         return self.repeats.values(lambda one: _earned(one) >= radius)
 
+    @cached_property
+    def radii(self) -> Values:
+        """The radius of each sample that is certified and right, 0 for the others: their mean is the average radius."""
+        return self.repeats.values(lambda one: np.maximum(readable_radii(_earned(one), self.norm), 0.0))
+
     def at(self, radius: float) -> Estimate:
         """Certified accuracy at a radius, with its interval over images."""
         if radius not in self._known:

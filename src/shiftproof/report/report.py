@@ -13,6 +13,8 @@ from shiftproof.evidence.checks import constant_findings, counterfactual_finding
 from shiftproof.evidence.order import order_summary
 from shiftproof.report.accuracy import AccuracyTable, ProbeTable, accuracy_table, probe_tables
 from shiftproof.report.certified import Series, nice_radii, series_of_evidence
+from shiftproof.report.claims.judge import ClaimOutcome, RequiredClaims
+from shiftproof.report.claims.published import PublishedRow
 from shiftproof.report.examples import Examples, read_examples
 from shiftproof.report.measures import shared_rows
 from shiftproof.report.requirements import Outcome
@@ -24,6 +26,7 @@ from shiftproof.report.sections.corrupted import Corrupted, corrupted_of
 from shiftproof.report.sections.findings import certificate_findings, score_findings, shift_findings
 from shiftproof.report.sections.matrix import Matrix, matrices_of
 from shiftproof.report.sections.measures import SideBySide, side_by_side
+from shiftproof.report.sections.sweeps import Sweep
 from shiftproof.report.sections.verdict import score_verdict, verdict_of
 from shiftproof.report.shift import KnownDistance, ShiftSeries, shift_order, shift_series
 from shiftproof.report.tables import Cell
@@ -48,6 +51,9 @@ class Report:
         trained_here: Whether the run trained all its models.
         radii: The radii that tables show; none: round ones are chosen.
         distances: How far targets are from domains at least, where somebody has asked.
+        claims: What the study claims, and what evidence says of it.
+        published: Published figures, with ours beside them.
+        sweeps: Models that differ in one option.
     """
 
     title: str
@@ -62,11 +68,14 @@ class Report:
     labels: Mapping[str, Mapping[str, int]]
     notes: Sequence[Finding]
     seed: int
-    outcomes: Sequence[Outcome] = ()
+    outcomes: Sequence[Outcome | RequiredClaims] = ()
     trained_here: bool = True
     radii: tuple[float, ...] = ()
     texts: Mapping[str, Path] = field(default_factory=dict)
     distances: Sequence[KnownDistance] = ()
+    claims: Sequence[ClaimOutcome] = ()
+    published: Sequence[PublishedRow] = ()
+    sweeps: Sequence[Sweep] = ()
 
     @cached_property
     def sections(self) -> dict[str, Section]:

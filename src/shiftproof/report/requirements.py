@@ -18,14 +18,14 @@ from shiftproof.report.shift import CONFIDENCE, ORDERS, ShiftSeries, shift_serie
 from shiftproof.theory.words import percent_down, rounded_down
 from shiftproof.types import Estimate
 
-__all__ = ["Certifiable", "Measurable", "Outcome", "Requirement"]
+__all__ = ["CLAIMS", "Certifiable", "Measurable", "Outcome", "Requirement"]
 
 METRICS = ("clean", "clean-vote", "attacked", "corrupted", "certified", "shift")
+CLAIMS = "claims"
+"""The requirement that every claim of the study that can be judged is supported; it has no operator."""
 SIZED = ("attacked", "certified", "shift")
 SHIFT = "shift certificate"
 """The method of figures that are guaranteed around a domain."""
-LATER = {"claims": "claims of a study"}
-"""Metrics of the grammar that nothing measures yet."""
 _COMPARED: dict[str, Callable[[float, float], bool]] = {">=": operator.ge, "<=": operator.le}
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)"
 _FORM = re.compile(
@@ -58,6 +58,7 @@ class Measurable:
     corrupted: bool = False
     clean: bool = True
     regression: bool = False
+    claims: int = 0
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,8 @@ class Requirement:
     `clean-vote` of the smoothed one, `certified` of the classifier that is certified; `shift@w1=0.1` is what is
     guaranteed on every distribution within that Wasserstein distance of the domain (also w2, winf). Where there are
     several of a kind, the worst counts. `with 95%` asks it of the limit of the interval instead of the value; what
-    `shift` says is such a limit already.
+    `shift` says is such a limit already. `claims` stands alone: every claim of the study that can be judged must be
+    supported; `report.claims` judges it, since it is no number of a model.
 
     >>> Requirement.parse("certified@0.5>=60%").share
     0.6
@@ -119,12 +121,13 @@ class Requirement:
         """From text such as certified@0.5>=0.6; the domain may follow a colon: clean:sketch>=0.8."""
         if not isinstance(text, str):
             raise UsageError(f"the requirement is {text!r}; it should be a text like {_EXAMPLE}")
-        metric = re.match(r"\s*([a-z-]*)", text)
-        if metric and metric[1] in LATER:
-            raise UsageError(f"the requirement {text!r} asks for {LATER[metric[1]]}, which are not built yet")
+        if text.strip() == CLAIMS:
+            return cls(CLAIMS, CLAIMS, None, None, None, ">=", 1.0, with_limit=False)
+        if re.match(rf"\s*{CLAIMS}\b", text):
+            raise UsageError(f"the requirement {text!r} should read {CLAIMS!r} alone: that every claim is supported")
         found = _FORM.fullmatch(text)
         if not found or found["metric"] not in METRICS:
-            known = ", ".join(METRICS)
+            known = ", ".join((*METRICS, CLAIMS))
             raise UsageError(f"can't read the requirement {text!r}; write it like {_EXAMPLE}; there is {known}")
         if (found["size"] is not None) != (found["metric"] in SIZED):
             lacks = "needs a size" if found["size"] is None else "has no size"
@@ -151,6 +154,10 @@ class Requirement:
 
     def check(self, planned: Measurable) -> None:
         """Refuse what will not have been measured: another domain, size or radius, a norm that is not certified."""
+        if self.metric == CLAIMS:
+            if not planned.claims:
+                raise UsageError(f"{self.text!r} is required, but the study makes no claims: see docs/claims.md")
+            return
         if self.domain is not None and self.domain not in planned.domains:
             raise UsageError(f"{self.text!r} names the domain {self.domain!r}; measured are {_list(planned.domains)}")
         if planned.regression:

@@ -9,6 +9,7 @@ Which bound holds when::
     quantiles of any distribution      quantile_lower_index, quantile_upper_index
     means of samples or groups         bootstrap_mean, bootstrap_difference
     the same of several trainings      over_seeds
+    what an interval decides           p_value, and holm where there are several
     predicted and true numbers         correlation, correlation_gap
 """
 
@@ -20,7 +21,15 @@ from shiftproof.statistics.binomial import (
     randomized_upper_bound,
     upper_bound,
 )
-from shiftproof.statistics.bootstrap import Sample, bootstrap_difference, bootstrap_mean, bootstrap_ratios
+from shiftproof.statistics.bootstrap import (
+    Resampled,
+    Sample,
+    bootstrap_difference,
+    bootstrap_mean,
+    bootstrap_ratios,
+    resample_difference,
+    resample_mean,
+)
 from shiftproof.statistics.bounded import (
     bernoulli_round,
     bernstein_lower,
@@ -30,11 +39,13 @@ from shiftproof.statistics.bounded import (
 )
 from shiftproof.statistics.correlation import Pairs, correlation, correlation_gap, pearson, spearman
 from shiftproof.statistics.order import quantile_lower_index, quantile_upper_index
+from shiftproof.statistics.p_values import holm, p_value
 from shiftproof.statistics.seeds import over_seeds
 from shiftproof.statistics.sequence import sequence_lower, sequence_upper
 
 __all__ = [
     "Pairs",
+    "Resampled",
     "Sample",
     "bernoulli_round",
     "bernstein_lower",
@@ -48,14 +59,18 @@ __all__ = [
     "correlation_gap",
     "hoeffding_lower",
     "hoeffding_upper",
+    "holm",
     "interval",
     "lower_bound",
     "over_seeds",
+    "p_value",
     "pearson",
     "quantile_lower_index",
     "quantile_upper_index",
     "randomized_lower_bound",
     "randomized_upper_bound",
+    "resample_difference",
+    "resample_mean",
     "sequence_lower",
     "sequence_upper",
     "spearman",

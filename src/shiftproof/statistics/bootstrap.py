@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 from scipy.stats import norm, t
 
 from shiftproof.errors import UsageError
 from shiftproof.rng import numpy_generator
 from shiftproof.types import Estimate, FloatArray
 
-__all__ = ["Sample", "bootstrap_difference", "bootstrap_mean", "bootstrap_ratios", "outer_percentiles"]
+__all__ = [
+    "Resampled",
+    "Sample",
+    "bootstrap_difference",
+    "bootstrap_mean",
+    "bootstrap_ratios",
+    "outer_percentiles",
+    "resample_difference",
+    "resample_mean",
+]
 
 _CHUNK_CELLS = 4_000_000
+_FEWEST = 10
+"""Draws beyond a percentile, on either side, that it can be read from; farther out it is continued as a normal one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +50,62 @@ class _Stratum:
     name: str
     sums: FloatArray
     counts: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Resampled:
+    """A figure, and what it is when units are drawn anew (ascending): an interval of every level, for one bootstrap.
+
+    `units` are those of each sample.
+    """
+
+    value: float
+    draws: FloatArray
+    units: tuple[NDArray[np.object_], ...]
+    n: int
+    method: str
+
+    @cached_property
+    def fewest_groups(self) -> int | None:
+        """Groups of the sample with the fewest; None where samples stand alone."""
+        return _fewest_groups(self.units)
+
+    def less(self, number: float) -> Resampled:
+        """The same of the figure less a number that is known."""
+        return replace(self, value=self.value - number, draws=self.draws - number)
+
+    def at(self, level: float) -> Estimate:
+        """The figure with its percentile interval; of levels that so few draws can't tell, a normal continuation."""
+        drawn = min(level, 1 - 2 * _FEWEST / len(self.draws))
+        tail = _outside(drawn, self.fewest_groups)
+        low, high = np.quantile(self.draws, [tail, 1 - tail])
+        below, above = max(self.value - float(low), 0.0), max(float(high) - self.value, 0.0)
+        if level > drawn and tail > 0:
+            farther = float(ndtri(_outside(level, self.fewest_groups)) / ndtri(tail))
+            below, above = farther * below, farther * above
+        return Estimate(self.value, self.value - below, self.value + above, self.n, level, self.method)
+
+
+def resample_difference(
+    plus: Sequence[Sample],
+    minus: Sequence[Sample],
+    seed: int = 0,
+    *,
+    limits: tuple[float, float] | None = None,
+    resamples: int = 2_000,
+) -> Resampled:
+    """What `bootstrap_difference` draws, for intervals of several levels."""
+    if not plus or not minus:
+        raise UsageError("a difference needs at least one value on each side")
+    weights = np.array([1 / len(plus)] * len(plus) + [-1 / len(minus)] * len(minus))
+    return _resample([*plus, *minus], weights, seed, limits, resamples)
+
+
+def resample_mean(
+    sample: Sample, seed: int = 0, *, limits: tuple[float, float] | None = None, resamples: int = 2_000
+) -> Resampled:
+    """What `bootstrap_mean` draws, for intervals of several levels."""
+    return _resample([sample], np.ones(1), seed, limits, resamples)
 
 
 def bootstrap_difference(
@@ -64,11 +133,7 @@ def bootstrap_difference(
     >>> bootstrap_difference([right], [wrong], limits=(0, 1)).value
     1.0
     """
-    samples = [*plus, *minus]
-    if not plus or not minus:
-        raise UsageError("a difference needs at least one value on each side")
-    weights = np.array([1 / len(plus)] * len(plus) + [-1 / len(minus)] * len(minus))
-    return _bootstrap(samples, weights, seed, limits, resamples, level)
+    return resample_difference(plus, minus, seed, limits=limits, resamples=resamples).at(level)
 
 
 def bootstrap_mean(
@@ -80,7 +145,7 @@ def bootstrap_mean(
     level: float = 0.95,
 ) -> Estimate:
     """The mean of one sample with a percentile interval over its units; `limits` as in `bootstrap_difference`."""
-    return _bootstrap([sample], np.ones(1), seed, limits, resamples, level)
+    return resample_mean(sample, seed, limits=limits, resamples=resamples).at(level)
 
 
 def bootstrap_ratios(
@@ -104,14 +169,13 @@ def bootstrap_ratios(
     return Estimate(value, min(float(low), value), max(float(high), value), n, level, "bootstrap of ratios")
 
 
-def _bootstrap(
+def _resample(
     samples: list[Sample],
     weights: FloatArray,
     seed: int,
     limits: tuple[float, float] | None,
     resamples: int,
-    level: float,
-) -> Estimate:
+) -> Resampled:
     if any(len(sample.values) == 0 for sample in samples):
         raise UsageError("a bootstrap needs at least one value in every sample")
     strata = _strata(samples)
@@ -119,12 +183,10 @@ def _bootstrap(
     if limits is not None:
         strata = [_with_limits(stratum, weights, limits) for stratum in strata]
     means = _resampled_means(strata, len(samples), seed, resamples)
-    low, high = np.quantile(means @ weights, outer_percentiles([one.units for one in samples], level))
     value = float(np.array([sample.values.mean() for sample in samples]) @ weights)
     n = sum(len(sample.values) for sample in samples)
     kind = "one-sample" if len(samples) == 1 else "paired" if paired else "two-sample"
-    method = f"{kind} bootstrap"
-    return Estimate(value, min(float(low), value), max(float(high), value), n, level, method)
+    return Resampled(value, np.sort(means @ weights), tuple(one.units for one in samples), n, f"{kind} bootstrap")
 
 
 def outer_percentiles(
@@ -135,15 +197,23 @@ def outer_percentiles(
     Whole groups are right or wrong together, and few of them know little of how much groups differ. `units` are those
     of each sample. With `few_samples`, samples without groups count as groups do: for figures that are no means.
     """
+    tail = _outside(level, _fewest_groups(units, few_samples))
+    return tail, 1 - tail
+
+
+def _fewest_groups(units: Sequence[NDArray[np.object_]], few_samples: bool = False) -> int | None:
     groups = [len(set(one.tolist())) for one in units]
     grouped = [n for n, one in zip(groups, units, strict=True) if few_samples or n < len(one)]
-    if not grouped:
-        return (1 - level) / 2, (1 + level) / 2
-    fewest = min(grouped)
-    if fewest < 2:
-        return 0.0, 1.0
-    outside = float(norm.sf(np.sqrt(fewest / (fewest - 1)) * t.ppf((1 + level) / 2, fewest - 1)))
-    return outside, 1 - outside
+    return min(grouped) if grouped else None
+
+
+def _outside(level: float, groups: int | None) -> float:
+    """The part of resampled figures beyond either end of an interval; smaller than its level says for few groups."""
+    if groups is None:
+        return (1 - level) / 2
+    if groups < 2:
+        return 0.0
+    return float(norm.sf(np.sqrt(groups / (groups - 1)) * t.ppf((1 + level) / 2, groups - 1)))
 
 
 def _strata(samples: list[Sample]) -> list[_Stratum]:

@@ -1,0 +1,20 @@
+"""Claims of a study: what it says before it runs, judged by its evidence, beside what was published."""
+
+from shiftproof.report.claims.check import check_claims
+from shiftproof.report.claims.compare import PartOutcome
+from shiftproof.report.claims.form import Claim
+from shiftproof.report.claims.judge import ClaimOutcome, RequiredClaims, judge_claims, require_claims
+from shiftproof.report.claims.published import Published, PublishedRow, beside_published
+
+__all__ = [
+    "Claim",
+    "ClaimOutcome",
+    "PartOutcome",
+    "Published",
+    "PublishedRow",
+    "RequiredClaims",
+    "beside_published",
+    "check_claims",
+    "judge_claims",
+    "require_claims",
+]

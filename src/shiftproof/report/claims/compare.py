@@ -1,0 +1,180 @@
+"""One part of a claim judged: the difference of its two sides with an interval that counts samples and trainings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from shiftproof.errors import UsageError
+from shiftproof.report.claims.figures import Figure, Figures
+from shiftproof.report.claims.published import Published, published_figure
+from shiftproof.report.claims.sides import Comparison, Side
+from shiftproof.statistics import over_seeds, p_value, resample_difference, resample_mean
+from shiftproof.types import Estimate
+
+__all__ = ["FEWEST_SEEDS", "PartOutcome", "compare"]
+
+FEWEST_SEEDS = 3
+"""With fewer trainings of a model, nothing is decided about it."""
+Interval = Callable[[float], Estimate]
+
+
+@dataclass(frozen=True)
+class PartOutcome:
+    """One comparison of a claim: figures of both sides, their difference, and what its interval alone decides.
+
+    Args:
+        sentence: What is compared.
+        verdict: supported | contradicted | undecided | not measured, by the interval, without a correction.
+        this: The figure of the claim's side, with its 95 % interval.
+        that: The figure of the other side; a number that is known has no width.
+        difference: This less that, with an interval at the claim's confidence.
+        published_this: The published figure of the claim's side.
+        published_that: That of the other side.
+        p: The smallest 1 - level at which the interval still supports it.
+        p_against: The same for contradicting it.
+        why: What decided it, in a sentence.
+    """
+
+    sentence: str
+    verdict: str
+    this: Estimate | None = None
+    that: Estimate | None = None
+    difference: Estimate | None = None
+    published_this: float | None = None
+    published_that: float | None = None
+    p: float = 1.0
+    p_against: float = 1.0
+    why: str = ""
+    is_share: bool = True
+
+    @property
+    def published_difference(self) -> float | None:
+        """The published difference, where both figures were published, or one was and the other is a number."""
+        if self.published_this is None or self.published_that is None:
+            return None
+        return self.published_this - self.published_that
+
+
+def compare(
+    one: Comparison,
+    figures: Figures,
+    confidence: float,
+    published: Sequence[Published] = (),
+    domain: str | None = None,
+    seed: int = 0,
+) -> PartOutcome:
+    """Judge a comparison by evidence; what was not measured is an outcome, not an error."""
+    outcome = PartOutcome(
+        str(one),
+        "not measured",
+        published_this=published_figure(published, one.metric, one.this, domain),
+        published_that=published_figure(published, one.metric, one.that, domain)
+        if isinstance(one.that, Side)
+        else one.that,
+        is_share=one.metric.is_share,
+    )
+    try:
+        this = figures.find(one.metric, one.this)
+        that = figures.find(one.metric, one.that) if isinstance(one.that, Side) else _number(one.that)
+        interval = _difference(one, this, that, seed)
+    except UsageError as error:
+        return replace(outcome, why=str(error))
+    found = interval(confidence)
+    outcome = replace(
+        outcome,
+        verdict="undecided",
+        this=this.estimate,
+        that=that if isinstance(that, Estimate) else that.estimate,
+        difference=found,
+    )
+    if few := _too_few(one, this, that):
+        return replace(outcome, why=few)
+    verdict = "supported" if supports(one, found) else "contradicted" if opposes(one, found) else "undecided"
+    notes = [side.note for side in (this, that) if isinstance(side, Figure) and side.note]
+    return replace(
+        outcome,
+        verdict=verdict,
+        p=p_value(interval, lambda wide: supports(one, wide)),
+        p_against=p_value(interval, lambda wide: opposes(one, wide)),
+        why="; ".join([_why(one, verdict, found), *notes]),
+    )
+
+
+def supports(one: Comparison, found: Estimate) -> bool:
+    """Whether the whole interval lies beyond the effect, or, for `near`, within it."""
+    if one.direction == "above":
+        return found.low > one.effect
+    return found.high < -one.effect if one.direction == "below" else -one.effect < found.low <= found.high < one.effect
+
+
+def opposes(one: Comparison, found: Estimate) -> bool:
+    """Whether the whole interval lies where the claim is false: short of the effect, or, for `near`, outside of it."""
+    if one.direction == "above":
+        return found.high < one.effect
+    return found.low > -one.effect if one.direction == "below" else found.low > one.effect or found.high < -one.effect
+
+
+def _difference(one: Comparison, this: Figure, that: Figure | Estimate, seed: int) -> Interval:
+    """This less that, with an interval of any level.
+
+    Samples are drawn together where both sides measured the same. Trainings of two models are independent; two
+    measurements of one model share theirs, so that the differences of every seed are what varies.
+    """
+    here = this.values
+    if isinstance(that, Estimate):
+        number = that.value
+        drawn = resample_mean(here.averaged, seed, limits=_limits(this)).less(number)
+        return lambda level: over_seeds(drawn.at(level), (here.per_seed - number).tolist())
+    assert isinstance(one.that, Side)
+    if one.metric.needs_certificate and this.ball != that.ball:
+        raise UsageError(f"radii of {one.this} are in {this.ball}, those of {one.that} in {that.ball}")
+    there = that.values
+    both = resample_difference([here.averaged], [there.averaged], seed, limits=_limits(this, that))
+    if one.this.model != one.that.model:
+        return lambda level: over_seeds(both.at(level), here.per_seed.tolist(), less=there.per_seed.tolist())
+    if this.seeds != that.seeds:
+        raise UsageError(f"{one.this} and {one.that} were not measured with the same seeds")
+    return lambda level: over_seeds(both.at(level), (here.per_seed - there.per_seed).tolist())
+
+
+def _limits(*sides: Figure) -> tuple[float, float]:
+    """The least and greatest value that there can be; of radii, the greatest that was measured: no other is known."""
+    return sides[0].limits or (0.0, max(_greatest(side) for side in sides))
+
+
+def _greatest(figure: Figure) -> float:
+    return max(float(one.values.max()) for one in figure.values.by_seed)
+
+
+def _too_few(one: Comparison, this: Figure, that: Figure | Estimate) -> str:
+    """Why nothing can be decided, whatever was measured."""
+    sides = [(one.this.model, this)]
+    if isinstance(that, Figure) and isinstance(one.that, Side):
+        sides.append((one.that.model, that))
+    for model, figure in sides:
+        if (seeds := len(figure.values.by_seed)) < FEWEST_SEEDS:
+            return f"{model} was trained with {seeds} seed{'s' if seeds > 1 else ''}, and {FEWEST_SEEDS} are needed"
+        if len(np.unique(figure.values.averaged.units.astype(str))) < 2:
+            return f"{model} was measured on one group, which says nothing of others"
+    if this.limits is None and not any(_greatest(figure) for _, figure in sides):
+        return "no sample has a radius, so that nothing is known of how large one can be"
+    return ""
+
+
+def _why(one: Comparison, verdict: str, found: Estimate) -> str:
+    reach, effect = f"the difference lies between {found.low:+.3g} and {found.high:+.3g}", f"{one.effect:g}"
+    if verdict == "supported":
+        return f"{reach}, {f'within {effect}' if one.direction == 'near' else f'all of it beyond {effect}'}"
+    if verdict == "undecided":
+        return f"{reach}, which holds differences that matter and others that do not"
+    if one.direction == "near":
+        return f"{reach}, all of it outside of {effect}"
+    reverse = found.high < 0 if one.direction == "above" else found.low > 0
+    return f"{reach}: {'the reverse is true' if reverse else f'less than the {effect} that matter'}"
+
+
+def _number(value: float) -> Estimate:
+    return Estimate(value, value, value, 0, method="given")

@@ -1,0 +1,105 @@
+"""The figures that claims are about, found in evidence: the numbers of every sample, for each training seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from shiftproof.errors import UsageError
+from shiftproof.evidence import Evidence
+from shiftproof.report.certified import Series, series_of_evidence
+from shiftproof.report.claims.sides import Metric, Side
+from shiftproof.report.estimates import TRAIN_SEED, Values, estimate
+from shiftproof.report.measures import Measure, measures_of
+from shiftproof.types import Estimate
+
+__all__ = ["Figure", "Figures"]
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """A metric of one side, for each training seed.
+
+    `limits` are those of a share, `ball` is the norm and units of radii, `note` what a reader should know of it.
+    """
+
+    values: Values
+    seeds: tuple[Any, ...]
+    limits: tuple[float, float] | None
+    ball: str = ""
+    note: str = ""
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """The mean over samples and seeds with its 95 % interval."""
+        return estimate(self.values, exact=self.limits is not None and self.values.separate, limits=self.limits)
+
+
+class Figures:
+    """Looks figures up; what is not there, or not unambiguous, is a `UsageError` that says what is missing."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence = evidence
+        self._found: dict[tuple[Metric, str], Figure] = {}
+        self._measures: dict[str, list[Measure]] = {}
+
+    def find(self, metric: Metric, side: Side) -> Figure:
+        """The figure of a side."""
+        key = metric, str(side)
+        if key not in self._found:
+            rows = self.evidence.where(model=side.model, domain=side.domain)
+            if not len(rows):
+                raise UsageError(f"{side.model} was not measured on {side.domain}")
+            self._found[key] = self._certified(metric, side) if metric.needs_certificate else self._of(metric, side)
+        return self._found[key]
+
+    @cached_property
+    def _series(self) -> list[Series]:
+        return series_of_evidence(self.evidence)
+
+    def _certified(self, metric: Metric, side: Side) -> Figure:
+        there = [
+            one
+            for one in self._series
+            if (one.model, one.domain) == (side.model, side.domain) and metric.norm in (None, one.norm)
+        ]
+        meant = [one for one in there if side.by is None or side.by.matches(one.repeats.fact("certifier") or {})]
+        if not meant:
+            others = f"; there is {_names(there)}" if there else ""
+            raise UsageError(f"there is no certificate of {side}{others}")
+        if len(meant) > 1:
+            raise UsageError(f"there are {len(meant)} certificates of {side} ({_names(meant)}); 'by' should say which")
+        (one,) = meant
+        ball, seeds = f"{one.norm} ({one.units})", tuple(part.fact(TRAIN_SEED) for part in one.repeats.measurements)
+        if metric.kind == "acr":
+            note = f"sampling for {side.model} stopped early, so that its radii are biased low" if one.biased else ""
+            return Figure(one.radii, seeds, None, ball, note)
+        assert metric.size is not None
+        return Figure(one.values(metric.size), seeds, (0.0, 1.0), ball)
+
+    def _of(self, metric: Metric, side: Side) -> Figure:
+        rows = self.evidence.where(model=side.model, domain=side.domain)
+        if any("correct" not in one for one in rows):
+            raise UsageError("labels are numbers to predict, so that no answer is right or wrong")
+        if side.model not in self._measures:
+            self._measures[side.model] = measures_of(self.evidence, side.model)
+        kind = "clean" if metric.kind in ("accuracy", "clean-vote") else metric.kind
+        meant = [
+            one
+            for one in self._measures[side.model]
+            if one.kind == kind
+            and side.domain in one.samples
+            and (one.classifier != "base") == (metric.kind == "clean-vote")
+            and metric.norm in (None, one.norm)
+            and (metric.size is None or abs(one.size - metric.size) <= 1e-6 * max(1.0, metric.size))
+        ]
+        if len(meant) != 1:
+            there = f"there are {len(meant)} measurements" if meant else "there is no measurement"
+            raise UsageError(f"{there} of {metric} of {side.model} on {side.domain}")
+        return Figure(meant[0].samples[side.domain], tuple(rows.distinct(TRAIN_SEED)), (0.0, 1.0))
+
+
+def _names(series: Sequence[Series]) -> str:
+    return ", ".join(one.name for one in series)

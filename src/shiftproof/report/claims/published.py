@@ -1,0 +1,209 @@
+"""Published numbers: every figure of a document's tables, and how the models of a study map to its methods."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_serializer, model_validator
+
+from shiftproof.errors import UnknownName, UsageError
+from shiftproof.evidence import Evidence
+from shiftproof.report.claims.figures import Figures
+from shiftproof.report.claims.form import ByOption, refuse
+from shiftproof.report.claims.sides import Metric, Side
+from shiftproof.types import Estimate
+
+__all__ = ["Published", "PublishedNumber", "PublishedRow", "beside_published", "published_figure", "read_document"]
+
+_UNITS = {"certified accuracy %": ("certified", 0.01), "accuracy %": ("accuracy", 0.01), "ACR": ("acr", 1.0)}
+"""What tables call a figure: our word for it, and what its unit is of ours. Others are not compared."""
+
+
+@dataclass(frozen=True)
+class PublishedNumber:
+    """A figure of a document: shares are parts of 1, `level` is the radius of a certified accuracy."""
+
+    table: str
+    dataset: str
+    method: str
+    kind: str
+    level: float | None
+    value: float
+
+
+def _documents() -> dict[str, Path]:
+    folder = Path(str(files("shiftproof.report.claims"))) / "papers"
+    return {path.stem: path for path in sorted(folder.glob("*.csv"))}
+
+
+@cache
+def read_document(document: str) -> tuple[PublishedNumber, ...]:
+    """All figures of a document that can be compared with ours.
+
+    >>> len([one for one in read_document("001") if one.kind == "acr"])
+    17
+    """
+    known = _documents()
+    if document not in known:
+        raise UnknownName("document with published numbers", document, known)
+    with known[document].open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["metric"] in _UNITS]
+    return tuple(
+        PublishedNumber(
+            row["table"],
+            row["dataset"],
+            row["method"],
+            _UNITS[row["metric"]][0],
+            float(row["level"]) if row["level"] else None,
+            # 18.1 % is .181, not a neighbour of it
+            round(float(row["value"]) * _UNITS[row["metric"]][1], 6),
+        )
+        for row in rows
+    )
+
+
+def _quoted(value: Any) -> Any:
+    if isinstance(value, int):
+        raise refuse(f'the document is {value!r}; write its number as text: "{value:03d}"')
+    return value
+
+
+class PublishedMethod(BaseModel):
+    """The model of the study that stands for a method of a document, and the certificate that is compared."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    model: str
+    by: ByOption | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_name(cls, value: Any) -> Any:
+        return {"model": value} if isinstance(value, str) else value
+
+    @model_serializer
+    def _short(self) -> Any:
+        return self.model if self.by is None else {"model": self.model, "by": self.by.to_config()}
+
+
+class Published(BaseModel):
+    """A data set of a published table, the domain of the study that it is compared with, and its methods.
+
+    `methods` are by their name in the document; without `domain`, the study's only target is meant.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    document: Annotated[str, BeforeValidator(_quoted)]
+    table: str
+    dataset: str
+    domain: str | None = None
+    methods: dict[str, PublishedMethod] = Field(min_length=1)
+
+    def numbers(self, method: str) -> list[PublishedNumber]:
+        """The figures of a method, in the order of the table."""
+        return [
+            one
+            for one in read_document(self.document)
+            if (one.table, one.dataset, one.method) == (self.table, self.dataset, method)
+        ]
+
+    def check(self) -> None:
+        """Refuse a document, table, data set or method of which nothing is known; a `UsageError` says which."""
+        rows = read_document(self.document)
+        for kind in ("table", "dataset"):
+            known = list(dict.fromkeys(getattr(one, kind) for one in rows))
+            if (name := getattr(self, kind)) not in known:
+                raise UnknownName(f"{kind} of document {self.document}", name, known)
+            rows = tuple(one for one in rows if getattr(one, kind) == name)
+        methods = {one.method for one in rows}
+        for method in self.methods:
+            if method not in methods:
+                kind = f"method of {self.table}, {self.dataset} in document {self.document}"
+                raise UnknownName(kind, method, methods)
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """A published figure beside ours; `ours` is None where the study did not measure it.
+
+    `metric` is our word: accuracy, certified or acr; `level` is the radius of a certified accuracy.
+    """
+
+    document: str
+    table: str
+    dataset: str
+    method: str
+    metric: str
+    level: float | None
+    published: float
+    ours: Estimate | None
+    model: str
+    domain: str
+
+
+def beside_published(
+    evidence: Evidence, published: Sequence[Published], domain: str | None = None
+) -> list[PublishedRow]:
+    """Every published figure of a study's tables, with ours beside it if there is one; `domain` is where none is named.
+
+    Methods of a table that the study does not have are rows without.
+    """
+    figures, rows = Figures(evidence), []
+    for one in published:
+        for method, number, metric, side in _mapped(one, domain):
+            ours: Estimate | None = None
+            # what was not measured at this scale is a row that lacks it
+            with suppress(UsageError):
+                ours = figures.find(metric, side).estimate
+            rows.append(
+                PublishedRow(
+                    *(one.document, one.table, one.dataset, method, number.kind, number.level, number.value, ours),
+                    *(side.model, side.domain),
+                )
+            )
+        rows += [
+            PublishedRow(
+                one.document,
+                *(number.table, number.dataset, number.method, number.kind),
+                number.level,
+                number.value,
+                None,
+                "",
+                "",
+            )
+            for number in read_document(one.document)
+            if (number.table, number.dataset) == (one.table, one.dataset) and number.method not in one.methods
+        ]
+    return rows
+
+
+def published_figure(
+    published: Sequence[Published], metric: Metric, side: Side, domain: str | None = None
+) -> float | None:
+    """The published figure of a side of a claim, if a table of the study has it."""
+    for one in published:
+        for _, number, known, place in _mapped(one, domain):
+            same = (place.model, place.domain, known.kind) == (side.model, side.domain, metric.kind)
+            sizes = known.size == metric.size or None not in (known.size, metric.size)
+            near = same and sizes and abs((known.size or 0) - (metric.size or 0)) < 1e-9
+            if near and (place.by is None or side.by is None or place.by == side.by):
+                return number.value
+    return None
+
+
+def _mapped(one: Published, domain: str | None) -> Iterator[tuple[str, PublishedNumber, Metric, Side]]:
+    """Every figure of a table's methods, as a metric of a side of ours."""
+    for method, ours in one.methods.items():
+        side = Side(ours.model, one.domain or domain or "", ours.by)
+        for number in one.numbers(method):
+            # the accuracy of a smoothed classifier is what is certified at all: abstentions count as wrong
+            smoothed = number.kind == "accuracy" and ours.by is not None
+            yield method, number, Metric("certified", 0.0) if smoothed else Metric(number.kind, number.level), side

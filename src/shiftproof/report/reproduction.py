@@ -1,0 +1,167 @@
+"""A page for the documents of a project: a study's figures beside the published ones, its verdicts and its figures.
+
+It is made from evidence alone, but for remarks that somebody has written: what differs from the publication, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shiftproof.report.certified import Series
+from shiftproof.report.claims.judge import ClaimOutcome
+from shiftproof.report.claims.published import PublishedRow
+from shiftproof.report.report import Report
+from shiftproof.report.sections.claims import short_table
+from shiftproof.report.sections.published import published_tables
+from shiftproof.report.tables import Cell, Heading, Records, Row, Table, csv_file, markdown_file
+
+__all__ = ["reproduction_files"]
+
+_SHOWN = ("published", "sweeps")
+"""Sections whose charts stand on the page."""
+
+
+def reproduction_files(report: Report, name: str, command: str, compute: str, remarks: str = "") -> dict[str, bytes]:
+    """The page, its tables as CSV and its figures as SVG, by path: NAME.md, and what it shows below NAME/.
+
+    Args:
+        command: The one command that makes all of it again.
+        compute: What it took, in a sentence.
+        remarks: What differs from the publication, and why, in Markdown.
+    """
+    charts = [chart for section in _SHOWN if section in report.sections for chart in report.sections[section].charts()]
+    everything = _all_models(report)
+    parts = [
+        f"# {report.title}",
+        report.about,
+        f"```sh\n{command}\n```",
+        compute,
+        *_verdicts(report.claims),
+        *_beside(report.published),
+        "## All models",
+        _all_words(report),
+        markdown_file([everything]).strip(),
+        *(["## Figures"] if charts else []),
+        *(f"![{chart.specification.get('title', chart.name)}]({name}/{chart.name}.svg)" for chart in charts),
+        *(["## What differs, and why", remarks.strip()] if remarks.strip() else []),
+        *_not_run(report),
+        "## How it was computed",
+        "\n".join(
+            f"- {key}: {report.facts[key]}" for key in ("date", "data", "computed with", "on") if key in report.facts
+        ),
+    ]
+    files = {f"{name}.md": "\n\n".join(parts).encode() + b"\n"}
+    files |= {f"{name}/{chart.name}.svg": chart.svg().encode() for chart in charts}
+    tables = [everything, *(table for key in ("claims", *_SHOWN) for table in _tables(report, key))]
+    by_name: dict[str, list[Table]] = {}
+    for table in tables:
+        by_name.setdefault(table.name, []).append(table)
+    return files | {f"{name}/{key}.csv": csv_file(some).encode() for key, some in by_name.items()}
+
+
+def _tables(report: Report, section: str) -> list[Table]:
+    return report.sections[section].tables() if section in report.sections else []
+
+
+def _verdicts(claims: Sequence[ClaimOutcome]) -> list[str]:
+    if not claims:
+        return []
+    short = short_table(claims)
+    heads = [short.headings[0], Heading("what it says"), *short.headings[1:], Heading("why")]
+    rows = [
+        Row([row.cells[0], Cell(one.says), *row.cells[1:], Cell(one.why)])
+        for row, one in zip(short.rows, claims, strict=True)
+    ]
+    words = (
+        "Claims were written into the study, with the smallest effect that matters, before its seeds ran. Supported: "
+        "the whole interval of the difference (95 % unless a claim says otherwise), corrected for the number of "
+        "claims (Holm), lies beyond that effect; contradicted: short of it; undecided: neither."
+    )
+    return ["## Verdicts", markdown_file([Table("verdicts", heads, rows)]).strip(), words]
+
+
+def _beside(published: Sequence[PublishedRow]) -> list[str]:
+    if not published:
+        return []
+    parts = ["## Beside the publication", "Ours, and in brackets what was published; intervals are in the CSV files."]
+    for table in published_tables(published):
+        parts += [f"### {table.caption}", markdown_file([table]).strip()]
+    ratios = _ratios(published)
+    return [*parts, *([markdown_file([ratios]).strip()] if ratios is not None else [])]
+
+
+def _ratios(published: Sequence[PublishedRow]) -> Table | None:
+    """How many times the mean radius of every other method that of the published best is."""
+    radii = [row for row in published if row.metric == "acr" and row.ours is not None]
+    by_table: dict[tuple[str, str], list[PublishedRow]] = {}
+    for row in radii:
+        by_table.setdefault((row.table, row.dataset), []).append(row)
+    rows = []
+    for (table, dataset), some in by_table.items():
+        best = max(some, key=lambda row: row.published)
+        for row in some:
+            if row is best or row.ours is None or best.ours is None:
+                continue
+            ours = "-" if row.ours.value <= 0 else f"{best.ours.value / row.ours.value:.2f}"
+            compared = f"{best.method} over {row.method}"
+            rows.append(
+                Row(
+                    [
+                        Cell(f"{table}, {dataset}"),
+                        Cell(compared),
+                        Cell(ours),
+                        Cell(f"{best.published / row.published:.2f}"),
+                    ]
+                )
+            )
+    heads = [Heading(text) for text in ("table", "ratio of mean radii", "ours", "published")]
+    return Table("ratios", heads, rows) if rows else None
+
+
+def _radii(report: Report) -> tuple[float, ...]:
+    levels = sorted({row.level for row in report.published if row.level is not None})
+    return tuple(levels) or report.radii_of(report.series)
+
+
+def _targets(report: Report) -> list[Series]:
+    return [one for one in report.series if one.domain in report.targets] or list(report.series)
+
+
+def _all_models(report: Report) -> Table:
+    """Certified accuracy of every model and certificate on the targets, at the radii of the publication."""
+    radii = _radii(report)
+    heads = [Heading(text) for text in ("model", "domain", "certificate", "n")]
+    heads += [Heading(f"r = {radius:g}") for radius in radii] + [Heading("mean radius")]
+    rows, records = [], []
+    for one in _targets(report):
+        figures = [one.at(radius) for radius in radii]
+        mean = f"{one.mean_radius():.4f}{'+' if one.biased else ''}"
+        cells = [
+            one.model,
+            one.domain,
+            one.title,
+            f"{one.images:,}",
+            *(f"{100 * e.value:.1f} %" for e in figures),
+            mean,
+        ]
+        rows.append(Row([Cell(text) for text in cells]))
+        head = [one.model, one.domain, one.title]
+        records += [[*head, "certified", r, e.value, e.low, e.high, e.n] for r, e in zip(radii, figures, strict=True)]
+        records.append([*head, "mean radius", None, one.mean_radius(), None, None, one.images])
+    columns = ("model", "domain", "certificate", "metric", "radius", "value", "low", "high", "n")
+    return Table("all-models", heads, rows, Records(columns, records))
+
+
+def _all_words(report: Report) -> str:
+    biased = " A mean radius with + is biased low: votes stopped once every radius of the table was decided."
+    seeds = " ".join(report.seed_words)
+    words = "The share of samples that is right and provably stays so within a radius, and the mean radius over all."
+    return f"{words}{biased if any(one.biased for one in _targets(report)) else ''} {seeds}".strip()
+
+
+def _not_run(report: Report) -> list[str]:
+    """Cells of published tables that there is nothing of, and claims that need more."""
+    lines = [f"- {one.id}: {one.says} ({one.verdict}; {one.why})" for one in report.claims if not one.judged]
+    missing = [row for row in report.published if row.ours is None]
+    cells = dict.fromkeys(f"- {row.table}, {row.dataset}, {row.method}: not run" for row in missing)
+    return ["## Not run", "\n".join([*lines, *cells])] if lines or cells else []

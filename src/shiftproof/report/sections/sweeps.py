@@ -1,0 +1,161 @@
+"""What changes with an option that a study sweeps over: accuracy and mean certified radius by its value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shiftproof.report.certified import Series
+from shiftproof.report.chart import Chart, by_colour, intervals, layer, make_chart
+from shiftproof.report.estimates import estimate, repeats_in
+from shiftproof.report.section import SECTIONS, Section
+from shiftproof.report.tables import Cell, Heading, Records, Row, Table, percent_cell
+from shiftproof.types import Estimate
+
+__all__ = ["Sweep", "Sweeps"]
+
+_WIDE = 50
+"""Values that far apart, as a ratio, are shown on a logarithmic axis."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Models that differ in one option: its name, and (value, model) in order."""
+
+    option: str
+    models: tuple[tuple[float, str], ...]
+
+    @property
+    def name(self) -> str:
+        """The option without what it is an option of."""
+        return self.option.split(".")[-1]
+
+
+@dataclass(frozen=True)
+class _Point:
+    value: float
+    domain: str
+    measure: str
+    estimate: Estimate
+
+
+@SECTIONS.register("sweeps")
+class Sweeps(Section):
+    """What changes with an option."""
+
+    title = "What changes with an option"
+    order = 1350
+
+    def applies(self) -> bool:
+        """Whether the study sweeps over an option."""
+        return bool(self.report.sweeps)
+
+    def tables(self) -> list[Table]:
+        """One for each option, in one file."""
+        return [self._table(sweep) for sweep in self.report.sweeps]
+
+    def charts(self) -> list[Chart]:
+        """Accuracy by the option's value, and mean certified radii."""
+        charts: list[Chart] = []
+        for sweep in self.report.sweeps:
+            points = self._points(sweep)
+            for measure in dict.fromkeys(point.measure for point in points):
+                shown = [point for point in points if point.measure == measure]
+                charts.append(_chart(f"sweep-{len(charts) + 1}", sweep, measure, shown))
+        return charts
+
+    def words(self) -> list[str]:
+        """What the bars are."""
+        return [
+            "Upright bars are 95 % intervals. On a logarithmic axis there is no 0: that stands in the table alone.",
+            *self.report.seed_words,
+        ]
+
+    def _points(self, sweep: Sweep) -> list[_Point]:
+        """Of targets, or without one of all domains."""
+        shown = self.report.targets or self.report.sources
+        evidence = [one for one in self.report.evidence if one.domain in shown and one.probe == "clean"]
+        clean = {(one.model, one.domain): one for one in repeats_in(evidence)}
+        points = []
+        for value, model in sweep.models:
+            accuracies = {domain: clean[model, domain] for domain in shown if (model, domain) in clean}
+            for domain, repeats in accuracies.items():
+                points.append(_Point(value, domain, "accuracy", estimate(repeats.values(), exact=not repeats.grouped)))
+            certified = [one for one in self.report.series if one.model == model and one.domain in shown]
+            for one in certified:
+                radius = estimate(one.radii, exact=False, limits=None)
+                points.append(_Point(value, one.domain, f"mean radius, {_certificate(one, certified)}", radius))
+        return points
+
+    def _table(self, sweep: Sweep) -> Table:
+        points = self._points(sweep)
+        columns = list(dict.fromkeys((point.measure, point.domain) for point in points))
+        known = {(point.value, point.measure, point.domain): point.estimate for point in points}
+        rows = []
+        for value, model in sweep.models:
+            cells = [_cell(known.get((value, *column)), column[0]) for column in columns]
+            rows.append(Row([Cell(f"{value:g}", (model,), strong=True), *cells]))
+        records = [
+            [
+                sweep.option,
+                p.value,
+                p.domain,
+                p.measure,
+                p.estimate.value,
+                p.estimate.low,
+                p.estimate.high,
+                p.estimate.n,
+            ]
+            for p in points
+        ]
+        head = ("option", "value of the option", "domain", "measure", "value", "low", "high", "n")
+        heads = [Heading(measure, (domain,)) for measure, domain in columns]
+        return Table("sweeps", [Heading(sweep.name), *heads], rows, Records(head, records), sweep.option)
+
+
+def _certificate(one: Series, others: Sequence[Series]) -> str:
+    """What certifies: by its name alone where that tells, because its options may be what is swept over."""
+    names = [_name(other) for other in others if other.domain == one.domain]
+    return _name(one) if names.count(_name(one)) == 1 else one.title
+
+
+def _name(one: Series) -> str:
+    certifier = one.repeats.fact("certifier")
+    return str(certifier["name"]).replace("-", " ") if isinstance(certifier, Mapping) else one.title
+
+
+def _cell(known: Estimate | None, measure: str) -> Cell:
+    if known is None:
+        return Cell("-")
+    if measure == "accuracy":
+        return percent_cell(known)
+    return Cell(f"{known.value:.3f}", (f"{known.low:.3f} to {known.high:.3f}",), known.format("{:.3f}".format))
+
+
+def _chart(name: str, sweep: Sweep, measure: str, points: list[_Point]) -> Chart:
+    positive = [point.value for point in points if point.value > 0]
+    wide = bool(positive) and max(positive) > _WIDE * min(positive)
+    if wide:
+        # a logarithmic axis has no place for 0
+        points = [point for point in points if point.value > 0]
+    values = [
+        {
+            "value": point.value,
+            "domain": point.domain,
+            "share": point.estimate.value,
+            "low": point.estimate.low,
+            "high": point.estimate.high,
+        }
+        for point in points
+    ]
+    x: dict[str, Any] = {"field": "value", "type": "quantitative", "title": sweep.name}
+    x |= {"scale": {"type": "log"}} if wide else {}
+    x |= {"axis": {"values": sorted({point.value for point in points}), "labelOverlap": True}}
+    y: dict[str, Any] = {"field": "share", "type": "quantitative", "title": measure, "scale": {"zero": True}}
+    y |= {"axis": {"format": "%"}} if measure == "accuracy" else {}
+    colour = by_colour("domain", list(dict.fromkeys(point.domain for point in points)))
+    lines = layer(values, {"type": "line", "point": True, "strokeWidth": 2}, x=x, y=y, color=colour)
+    return make_chart(
+        name, [intervals(values, x=x, color=colour), lines], title=f"{measure} by {sweep.name}", height=220
+    )
