@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo shell test coverage check bench clean
+.PHONY: demo shell test coverage check bench reproduce clean
 
 demo: .venv/.user
 	$(BIN)/shiftproof run quickstart
@@ -32,6 +32,11 @@ bench: .venv/.user
 	$(BIN)/python benchmarks/train.py
 	$(BIN)/python benchmarks/attack.py --quick
 	$(BIN)/python benchmarks/corrupt.py
+
+# run a study of a publication, or continue it, and write its page: make reproduce STUDY=glean-cmnist
+reproduce: .venv/.user
+	$(BIN)/shiftproof run $(STUDY) --out runs/reproduce-$(STUDY)
+	$(BIN)/shiftproof report runs/reproduce-$(STUDY) --format reproduction --out docs/reproductions
 
 clean:
 	rm -rf .venv runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

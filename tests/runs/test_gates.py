@@ -86,7 +86,7 @@ class TestRequire:
             ("certified@linf:0.1>=0.5", "planned: l2"),
             ("corrupted>=0.5", "none are planned"),
             ("shift>=0.5", "needs a size"),
-            ("claims>=0.5", "not built yet"),
+            ("claims>=0.5", "should read 'claims' alone"),
             ("clean>=0.5 with 90%", "should end with 95%"),
         ],
     )

@@ -38,7 +38,7 @@ def ls(json: AsJson = False) -> None:
                 row["kind"],
                 f"needs {', '.join(row['missing'])}" if row["state"] == "missing" else row["state"],
                 row["content"],
-                ", ".join(row["get"]),
+                ", ".join(row["get"]) or (row["page"] if row["state"] == "missing" else ""),
             ]
             for row in rows
         ],
@@ -95,6 +95,7 @@ def _rows() -> list[dict[str, Any]]:
                 "missing": missing,
                 "content": entry.metadata.get("content", ""),
                 "get": [command for file in missing if (command := command_for(file)) is not None],
+                "page": entry.cls.page,
             }
         )
     return rows

@@ -187,6 +187,10 @@ Seeds = Annotated[
 Budget = Annotated[
     str | None, typer.Option("--budget", help="How much time there is: 90s, 20m, 1.5h.", show_default="none")
 ]
+Scale = Annotated[
+    str | None,
+    typer.Option("--scale", help="One of the study's scales, such as cpu or paper.", show_default="the first"),
+]
 Estimate = Annotated[bool, typer.Option("--estimate", help="Say what it would cost, and stop.")]
 Require = Annotated[
     list[str] | None,
@@ -235,7 +239,7 @@ SetOfStudy = Annotated[
 Precision = Annotated[str, typer.Option("--precision", help="f32, or bf16 where the processor has it.")]
 Backend = Annotated[str, typer.Option("--backend", help="torch, or openvino (extra 'fast').")]
 Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Worker processes for long probes.", show_default="one per core")
+    int | None, typer.Option("--workers", min=1, help="Worker processes for long work.", show_default="one per core")
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda ...")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="runs/<name>-<hash>")]

@@ -17,7 +17,11 @@ def command(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
     formats: Annotated[
         str | None,
-        typer.Option("--format", help="html, csv, markdown, latex, svg, png, json, interactive; several with commas."),
+        typer.Option(
+            "--format",
+            help="html, csv, markdown, latex, svg, png, json, interactive, reproduction (our figures beside published "
+            "ones, for the documents of a project); several with commas.",
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="the run's")] = None,
     json: AsJson = False,

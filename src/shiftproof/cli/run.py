@@ -12,6 +12,7 @@ from shiftproof.cli.show import (
     outcomes_now,
     say,
     show_accuracy,
+    show_claims,
     show_findings,
     show_json,
     show_measures,
@@ -30,6 +31,7 @@ def command(
     set_: o.SetOfStudy = None,
     seed: o.StudySeed = None,
     seeds: o.Seeds = None,
+    scale: o.Scale = None,
     limit: o.Limit = None,
     require: o.Require = None,
     budget: o.Budget = None,
@@ -43,7 +45,7 @@ def command(
 
     given = {"seed": seed, "seeds": None if seeds is None else f"[{seeds}]", "limit": limit, "budget": budget}
     overrides = [*(set_ or []), *(f"{key}={value}" for key, value in given.items() if value is not None)]
-    loaded = find_study(study, overrides)
+    loaded = find_study(study, overrides, scale)
     if not json and not estimate and loaded.title:
         say(f"\n{loaded.title}", "bold")
         say(loaded.about)
@@ -72,6 +74,8 @@ def _show(run: Run) -> None:
         show_accuracy(one.table)
     for sentence in content.seed_words:
         say(f"{sentence}\n")
+    if content.claims:
+        show_claims(content.claims)
     show_findings(content.findings)
     say(f"\nreport  {run.folder / 'report.html'}\nrun     {run.folder}")
 
@@ -94,6 +98,7 @@ def _show_json(run: Run, require: list[str] | None) -> None:
             ],
             "selected": run.record["selected"],
             "findings": [asdict(one) for one in content.findings],
+            "claims": content.sections["claims"].to_json() if content.claims else [],
             "requirements": [asdict(one) for one in outcomes_now(run, require)],
         }
     )

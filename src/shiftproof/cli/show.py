@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from shiftproof.report import AccuracyTable
+    from shiftproof.report.claims import ClaimOutcome, RequiredClaims
     from shiftproof.report.examples import Examples
     from shiftproof.report.requirements import Outcome
     from shiftproof.report.scores import ScoreTable
@@ -27,6 +28,7 @@ __all__ = [
     "outcomes_now",
     "say",
     "show_accuracy",
+    "show_claims",
     "show_costs",
     "show_edits",
     "show_findings",
@@ -139,6 +141,8 @@ def show_costs(cost: StudyCost, as_json: bool) -> None:
     if cost.cap_seconds is not None:
         within = "within" if cost.seconds <= cost.cap_seconds else "beyond"
         say(f"The study has a cap of {duration(cost.cap_seconds)}: what is expected is {within} it.")
+    if cost.missing:
+        say(f"Tried on blank images of the data's shape, because the data is not here: {cost.missing}")
     say(f"memory about {cost.memory_mb:,.0f} MB. Time was measured on this machine just now, on a few steps.")
 
 
@@ -159,15 +163,22 @@ def show_edits(examples: Mapping[str, Examples], most: int = 3) -> None:
             typer.echo(marked(pieces))
 
 
-def outcomes_now(run: Run, require: Sequence[str] | None) -> list[Outcome]:
+def outcomes_now(run: Run, require: Sequence[str] | None) -> list[Outcome | RequiredClaims]:
     """Of what this call requires; the report keeps what earlier calls required as well."""
     return [one for one in run.outcomes if one.text in set(require or ())]
 
 
-def show_outcomes(outcomes: Iterable[Outcome]) -> None:
+def show_outcomes(outcomes: Iterable[Outcome | RequiredClaims]) -> None:
     """One line a requirement: whether it is met, and by which figure."""
     for one in outcomes:
         say(f"{'met   ' if one.met else 'failed'}  {one}", "green" if one.met else "red")
+
+
+def show_claims(claims: Sequence[ClaimOutcome]) -> None:
+    """The verdict on every claim, with the difference of the part that is farthest from being supported."""
+    from shiftproof.report.sections.claims import short_table
+
+    show_page_table(short_table(claims))
 
 
 def show_findings(findings: Iterable[Finding]) -> None:

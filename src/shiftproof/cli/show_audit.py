@@ -61,16 +61,15 @@ class Took:
 
 def show_plan(planned: Planned, workers: int, json: bool, estimate: bool) -> None:
     """What will be measured, on how many samples, and how long that takes."""
-    from shiftproof.probes.clean import Clean
     from shiftproof.runs.run import describe
 
     data, plan = planned.prepared.data, planned.plan
     counts = {domain.name: len(domain) for domain in data.measured}
-    few = {domain.name: min(len(domain), data.prefix or len(domain)) for domain in data.measured_by(Clean())}
+    few = {name: min(count, data.first(name) or count) for name, count in counts.items()}
     if json and estimate:
         costs = {"seconds": None if plan is None else plan.seconds, "costs": {} if plan is None else plan.costs}
         samples = {"samples": counts, "samples_beyond_clean": few}
-        show_json({**costs, **samples, "probes": [describe(probe) for probe in planned.study.probes]})
+        show_json({**costs, **samples, "probes": [describe(probe) for probe in planned.study.all_probes]})
     elif not json:
         say(f"samples  {_counts(counts)}")
         if held := [name for name in counts if data.part(name) == "held-out"]:
@@ -79,7 +78,7 @@ def show_plan(planned: Planned, workers: int, json: bool, estimate: bool) -> Non
             say(no_target(planned.prepared))
         if few != counts:
             say(f"         of these the first for all probes but clean: {_counts(few)}")
-        for probe in planned.study.probes:
+        for probe in planned.study.all_probes:
             say(f"measure  {describe(probe)}")
         if plan is None:
             say(f"continue {planned.folder}, {planned.done} of {planned.pieces} measurements are done")

@@ -43,7 +43,7 @@ def to_json(run: Run, require: Sequence[str] | None) -> None:
 def _probes(run: Run) -> list[Certify]:
     from shiftproof.probes.certify import Certify
 
-    return [probe for probe in run.study.probes if isinstance(probe, Certify)]
+    return [probe for probe in run.study.all_probes if isinstance(probe, Certify)]
 
 
 def _figures(run: Run, one: Measurement, series: Series, radii: tuple[float, ...]) -> dict[str, Any]:

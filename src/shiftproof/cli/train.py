@@ -78,7 +78,11 @@ def _show(run: Run, path: Path, trained_before: bool) -> None:
     else:
         show_accuracy(content.accuracy)
     show_findings(run.findings)
-    say(f"\nkept    step {kept['step']} of {card['recipe']['steps']} ({_why(kept, not card['classes'])})")
+    stopped = card.get("stopped") or {"step": card["recipe"]["steps"], "reason": "steps"}
+    say(f"\nkept    step {kept['step']} of {stopped['step']} ({_why(kept, not card['classes'])})")
+    if stopped["reason"] != "steps":
+        ended = f"all {card['recipe']['epochs']} epochs are over" if stopped["reason"] == "epochs" else "a plateau"
+        say(f"stopped after step {stopped['step']}: {ended}")
     say(f"model   {path}{' (was there already)' if trained_before else ''}")
     if spec.pretrain is not None:
         say(f"before  {path.with_name('model-pretrained.safetensors')}")
@@ -106,6 +110,8 @@ def _why(kept: dict[str, Any], regression: bool) -> str:
     for kind, shown in {"noisy": "under noise", "robust": "under attack"}.items():
         if kept[f"{kind}_accuracy"] is not None:
             accuracy += f", {kept[f'{kind}_accuracy']:.1%} {shown}"
+    if kept.get("mean_radius") is not None:
+        accuracy += f", mean radius there about {kept['mean_radius']:.3f}, which is no certificate"
     return f"{accuracy}; by {kept['rule']}"
 
 

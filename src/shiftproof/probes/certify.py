@@ -103,6 +103,11 @@ class Certify(Probe):
         return str(self.certifiers[0].classifier)
 
     @property
+    def cheap(self) -> bool:
+        """Whether nothing is sampled: margins take a forward pass."""
+        return all(one.passes == 1 for one in self.certifiers)
+
+    @property
     def calibrates(self) -> bool:
         """Whether a certifier adapts the model to training samples."""
         return any("calibration" in options_of(type(one)) for one in self.certifiers)
@@ -127,9 +132,10 @@ class Certify(Probe):
         else:
             counted = [self.certifiers[0].certify(job)]
         every = [*counted, *(one.at_alpha(alpha) for alpha in self.alphas for one in counted)]
+        facts = [{"setting": setting, "certifier": one.to_config()} for setting, one in self.settings.items()]
         return [
-            Result(certificate_columns(one), certificate_facts(one) | {"setting": setting})
-            for setting, one in zip(self.settings, every, strict=True)
+            Result(certificate_columns(one), certificate_facts(one) | more)
+            for more, one in zip(facts, every, strict=True)
         ]
 
     def check(self, model: nn.Module, domain: Domain, calibration: Domains | None) -> None:

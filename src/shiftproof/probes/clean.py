@@ -1,7 +1,6 @@
 """Predictions on the samples as they are."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +22,7 @@ __all__ = ["Clean"]
 class Clean(Probe):
     """Predictions on the samples as they are; where labels are numbers, `score` takes its place."""
 
-    cheap: ClassVar[bool] = True
+    cheap = True
 
     def on(self, data: Domain | Domains) -> Probe:
         """Of data whose labels are numbers, the numbers that are predicted."""

@@ -38,8 +38,6 @@ class Probe(Method, ABC):
 
     columns: ClassVar[tuple[Column, ...]] = ()
     """What it measures of every sample besides the answer; anything else in its results is an error."""
-    cheap: ClassVar[bool] = False
-    """Whether it takes a forward pass a sample and no more: a budget leaves such probes all samples."""
     regression: ClassVar[bool] = False
     """Whether it measures models that predict numbers; what counts right answers does not."""
     in_blocks: ClassVar[bool] = True
@@ -49,6 +47,11 @@ class Probe(Method, ABC):
     def classifier(self) -> str:
         """base | smoothed | adapted | latent | median: of which classifier its measurements speak."""
         return "base"
+
+    @property
+    def cheap(self) -> bool:
+        """Whether it takes a forward pass a sample and no more: a budget leaves such probes all samples."""
+        return False
 
     @property
     def calibrates(self) -> bool:

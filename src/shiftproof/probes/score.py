@@ -33,7 +33,7 @@ class Score(Probe):
         Column("truth", "float", "The true number."),
         Column("predicted", "float", "What the model predicts."),
     )
-    cheap: ClassVar[bool] = True
+    cheap = True
     regression: ClassVar[bool] = True
 
     def collect(self, task: ProbeTask) -> list[Result]:

@@ -3,9 +3,10 @@
 from shiftproof.runs.audit import audit
 from shiftproof.runs.engine import run_study
 from shiftproof.runs.imports import import_results
+from shiftproof.runs.model_spec import ModelSpec
 from shiftproof.runs.run import Run, open_run
 from shiftproof.runs.shift import Shift, shift
-from shiftproof.runs.spec import ModelSpec, Study
+from shiftproof.runs.spec import Study
 from shiftproof.runs.study_files import find_study, list_studies, parse_study
 
 __all__ = [

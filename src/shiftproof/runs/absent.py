@@ -25,7 +25,8 @@ from shiftproof.runs.environment import package_version
 from shiftproof.runs.imported import ImportedData
 
 if TYPE_CHECKING:
-    from shiftproof.runs.spec import ModelSpec, Study
+    from shiftproof.runs.model_spec import ModelSpec
+    from shiftproof.runs.spec import Study
 
 __all__ = [
     "Absent",
@@ -106,10 +107,10 @@ class Recorded:
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Recorded:
         """From what run.json says."""
-        probes, settings = record["study"].get("probes"), record.get("settings")
-        if not isinstance(probes, list) or not isinstance(settings, list) or len(probes) != len(settings):
+        probes, settings = _probes_of(record["study"]), record.get("settings")
+        if not isinstance(settings, list) or len(probes) != len(settings):
             return cls()
-        return cls({_key(probe): str(setting) for probe, setting in zip(probes, settings, strict=True)})
+        return cls({key: str(setting) for key, setting in zip(probes, settings, strict=True)})
 
     def stand_in(self, kind: type[Absent], value: Any, error: UnknownName) -> Absent | None:
         """What stands in place of a method whose name is unknown; None where nothing is known of its evidence."""
@@ -126,7 +127,7 @@ def is_absent(error: Exception) -> TypeGuard[UnknownName]:
 
 def absent_in(study: Study) -> list[str]:
     """What a study names and this machine does not have, such as "attack 'fgsm'", each once."""
-    methods: list[object] = [study.data, *study.probes]
+    methods: list[object] = [study.data, *study.all_probes]
     absent = []
     for spec in study.models.values():
         methods += [spec.objective, *([] if spec.pretrain is None else [spec.pretrain.data, spec.pretrain.objective])]
@@ -161,6 +162,15 @@ def _absent_model(spec: ModelSpec) -> list[str]:
 
 def _words(error: UnknownName) -> str:
     return f"{error.kind} {error.name!r}"
+
+
+def _probes_of(study: Mapping[str, Any]) -> list[str]:
+    """The configurations of all probes of a recorded study, and of its models, each once."""
+    models = study.get("models")
+    specs = list(models.values()) if isinstance(models, Mapping) else []
+    lists = [study.get("probes"), *(spec.get("probes") for spec in specs if isinstance(spec, Mapping))]
+    every = [probe for some in lists if isinstance(some, list) for probe in some]
+    return list(dict.fromkeys(map(_key, every)))
 
 
 def _key(config: Any) -> str:

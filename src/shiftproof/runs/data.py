@@ -12,7 +12,7 @@ import numpy as np
 from shiftproof.domains import Domain, Domains
 from shiftproof.domains.splits import first_samples, has_training_rows, part_of, train_part
 from shiftproof.domains.validate import Contents
-from shiftproof.errors import DataError
+from shiftproof.errors import DataError, UnknownName
 from shiftproof.probes import Probe
 from shiftproof.runs.names import check_targets
 from shiftproof.runs.seen import seen_domains, was_trained_on
@@ -49,9 +49,10 @@ class StudyData:
 
     Of every domain a part is measured, by name: what `parts` says, else what training leaves out of sources and all
     of targets. Of that at most `limit` samples, by `sample_seed`, less those of `left_out` (ids by domain), which
-    can't be read; probes that take more than a forward pass a sample measure the first `prefix` of those. `pool` are
-    domains whose training samples may shape a classifier, if not all sources are. `contents` are what all samples
-    hold, if they were read.
+    can't be read; probes that take more than a forward pass a sample measure the first `prefix` of those, or so many
+    of each domain. `pool` are domains whose training samples may shape a classifier, if not all sources are. `contents`
+    are what all samples hold, if they were read. `trained_on` are, by name, models that are trained on some sources
+    only: they are measured on these and on the targets.
     """
 
     sources: Domains
@@ -60,15 +61,32 @@ class StudyData:
     left_out: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sample_seed: int = 0
     parts: Mapping[str, str] = field(default_factory=dict)
-    prefix: int | None = None
+    prefix: int | Mapping[str, int] | None = None
     pool: Domains | None = None
     contents: Contents = field(default_factory=dict, repr=False)
+    trained_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def measured_by(self, probe: Probe) -> list[Domain]:
-        """What a probe looks at: everything that is measured, or the first samples of it in the order of a limit."""
+    def measured_by(self, probe: Probe, model: str | None = None) -> list[Domain]:
+        """What a probe looks at: everything that is measured (of a model), or the first samples of it in the order of
+        a limit.
+        """
+        places = [domain for domain in self.measured if model is None or self.is_measured(model, domain.name)]
         if probe.cheap or self.prefix is None:
-            return self.measured
-        return [first_samples(domain, self.prefix, self.sample_seed) for domain in self.measured]
+            return places
+        few = [first_samples(domain, self.first(domain.name), self.sample_seed) for domain in places]
+        return [domain for domain in few if len(domain)]
+
+    def first(self, domain: str) -> int | None:
+        """How many samples of a domain all but the cheap probes measure; None for all of them."""
+        return self.prefix.get(domain) if isinstance(self.prefix, Mapping) else self.prefix
+
+    def is_measured(self, model: str, domain: str) -> bool:
+        """Whether a model is measured on a domain: on its own sources and on targets."""
+        return domain in self.trained_on.get(model, (domain,)) or domain not in self.sources.names
+
+    def sources_of(self, model: str) -> Domains:
+        """What a model is trained on."""
+        return self.sources.select(self.trained_on[model]) if model in self.trained_on else self.sources
 
     def is_prefix(self, domain: Domain) -> bool:
         """Whether a probe was given fewer samples of a domain than others are."""
@@ -122,22 +140,43 @@ def load_study_data(
     domains = study.data.load()
     check_classes(domains)
     pool = calibration_domains(study, cards)
+    trained_on = _trained_on(study, domains)
+    union = [name for name in domains.names if any(name in names for names in trained_on.values())]
     data = StudyData(
-        *select_domains(domains, study.source, study.targets),
+        *select_domains(domains, union or study.source, study.targets),
         study.limit,
         left_out or {},
         sample_seed=study.sample_seed,
         prefix=study.prefix,
         pool=domains.select(pool) if pool else None,
+        trained_on=trained_on,
     )
+    _check_prefix(data)
     return replace(data, parts=parts_of_study(study, data, cards) if parts is None else parts)
+
+
+def _trained_on(study: Study, domains: Domains) -> dict[str, tuple[str, ...]]:
+    """By name, what each model is trained on, where some have sources of their own; else nothing."""
+    if all(spec.source is None for spec in study.models.values()):
+        return {}
+    usual = study.source or domains.without(study.targets).names
+    chosen = {name: usual if spec.source is None else spec.source for name, spec in study.models.items()}
+    return {name: domains.select(names).names for name, names in chosen.items()}
+
+
+def _check_prefix(data: StudyData) -> None:
+    """Refuse a prefix for a domain that there is not."""
+    names = [domain.name for domain in data.domains]
+    for name in data.prefix if isinstance(data.prefix, Mapping) else ():
+        if name not in names:
+            raise UnknownName("domain", name, names)
 
 
 def calibration_domains(study: Study, cards: Sequence[Mapping[str, Any]] = ()) -> list[str]:
     """Domains whose training samples may adapt a model: as told, or those that the records of models that are taken as
     they are say they were trained on; none means all sources.
     """
-    if study.calibration is not None or study.trains or not any(probe.calibrates for probe in study.probes):
+    if study.calibration is not None or study.trains or not any(probe.calibrates for probe in study.all_probes):
         return list(study.calibration or ())
     return sorted({name for card in cards for name in seen_domains(card, as_recorded(study.data))})
 
@@ -151,7 +190,7 @@ def calibration_pool(domains: Domains, card: Mapping[str, Any]) -> Domains | Non
 def parts_of_study(study: Study, data: StudyData, cards: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Which part of each domain is measured, by the study and the records of models that it takes as they are."""
     # what trains a model, or adapts it, is not measured
-    calibrates = any(probe.calibrates for probe in study.probes)
+    calibrates = any(probe.calibrates for probe in study.all_probes)
     adapting = (data.pool or data.sources).names if calibrates or data.pool else ()
     shaping = {*(data.sources.names if study.trains else ()), *adapting}
     return {

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from shiftproof.domains import Domain
@@ -20,23 +22,27 @@ from shiftproof.models.files import fingerprint
 from shiftproof.probes import Probe, run_probe
 from shiftproof.report.gallery import contact_sheet
 from shiftproof.report.requirements import Requirement
+from shiftproof.runs.cells import run_cells
 from shiftproof.runs.copies import copies_of_training
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.derived import Models, derived_findings
 from shiftproof.runs.examine import examine_models
 from shiftproof.runs.examples import write_text_examples
-from shiftproof.runs.models import check_cards, hash_cards, kept_copy, model_file, train_to_file
+from shiftproof.runs.model_spec import Member
+from shiftproof.runs.models import check_cards, hash_cards, kept_copy, load_trained, model_file, train_to_file
 from shiftproof.runs.plan import Planned, plan_run
 from shiftproof.runs.prepare import Prepared
 from shiftproof.runs.pretraining import first_alike
 from shiftproof.runs.record import continue_record, new_record, write_record
 from shiftproof.runs.run import Run, sheet_path, texts_path
 from shiftproof.runs.samples import known_of_samples
-from shiftproof.runs.spec import Member, Study
-from shiftproof.training.machine import find_device
+from shiftproof.runs.spec import Study
+from shiftproof.training.machine import find_device, math_threads
 from shiftproof.types import Finding
 
 __all__ = ["facts_of", "probe_seed", "run_study"]
+
+_SILENT: Mode = "off"
 
 
 def run_study(
@@ -110,12 +116,15 @@ def _fill_folder(planned: Planned, record: dict[str, Any], workers: int, device:
     """Train every model, then run every probe of the study on every model and domain."""
     prepared, folder, study, data = planned.prepared, planned.folder, planned.study, planned.prepared.data
     check_cards(folder, record["fingerprints"])
-    models = {member: _model(planned, member, device, progress) for member in study.members}
+    # runs of before have trained with all threads
+    threads = record.setdefault("cell_threads", torch.get_num_threads())
+    _train_cells(planned, threads, workers, device, progress)
+    models = {member: _model(planned, threads, device, progress, member) for member in study.members}
     copies = copies_of_training(study, data)
     findings = [*prepared.findings, *derived_findings(study, data, models, copies)]
     # a run that is continued has examined its models: that they answer as before is checked below
     if "examined" not in record:
-        record["examined"] = [asdict(one) for one in examine_models(prepared.models, data, study.probes, progress)]
+        record["examined"] = [asdict(one) for one in examine_models(prepared.models, data, study.all_probes, progress)]
     findings += [Finding(**one) for one in record["examined"]]
     record["fingerprints"]["weights"] = {member.key: fingerprint(model) for member, (model, _) in models.items()}
     record["fingerprints"]["cards"] = hash_cards(folder)
@@ -129,10 +138,9 @@ def _fill_folder(planned: Planned, record: dict[str, Any], workers: int, device:
     for domain in data.measured:
         if len(domain.shape) == 3:
             write_atomically(sheet_path(folder, domain.name), contact_sheet(domain))
+    _measure_cells(planned, record, models, workers, progress)
     evidence = Evidence.concat(
-        _measure(planned, record, member, model, probe, workers, progress)
-        for member, (model, _) in models.items()
-        for probe in study.probes
+        _measure(planned, record, workers, progress, model, member) for member, (model, _) in models.items()
     )
     if data.sources.kind == "text":
         _write_texts(planned, models, evidence)
@@ -150,15 +158,65 @@ def _write_texts(planned: Planned, models: Models, evidence: Evidence) -> None:
         first.setdefault(member.name, (model, study.seed if member.seed is None else member.seed))
     shown = Evidence([one for one in evidence if one.fact("train_seed") in (None, *(study.seeds or ())[:1])])
     for domain in planned.prepared.data.measured:
-        write_text_examples(texts_path(planned.folder, domain.name), domain, first, study.probes, shown)
+        write_text_examples(texts_path(planned.folder, domain.name), domain, first, study.all_probes, shown)
+
+
+def _train_cells(planned: Planned, threads: int, workers: int, device: str, progress: Mode) -> None:
+    """Train all models that are not there yet, in workers where that is worth it."""
+    study = planned.study
+    missing = [
+        member
+        for member in study.members
+        # models that share a first phase wait for it
+        if study.models[member.name].train
+        and study.models[member.name].pretrain is None
+        and not model_file(planned.folder, study, member).with_suffix(".json").exists()
+    ]
+    here, elsewhere = (partial(_model, planned, threads, device, mode) for mode in (progress, _SILENT))
+    alone = find_device(device).type != "cpu"
+    run_cells(here, elsewhere, missing, 1 if alone else workers, "training models", progress)
+
+
+def _measure_cells(planned: Planned, record: Mapping[str, Any], models: Models, workers: int, progress: Mode) -> None:
+    """Measure all models that lack something, in workers where there are enough to keep them all busy."""
+    study, data, store = planned.study, planned.prepared.data, EvidenceStore(planned.folder / "evidence")
+    missing = [
+        member
+        for member in study.members
+        if not all(
+            store.path(member.name, domain.name, probe.name, repr(probe), member.seed).is_file()
+            for probe in study.probes_of(member.name)
+            for domain in data.measured_by(probe, member.name)
+        )
+    ]
+
+    def here(member: Member) -> Evidence:
+        return _measure(planned, record, workers, progress, models[member][0], member)
+
+    elsewhere = partial(_measure, planned, record, 1, _SILENT, None)
+    run_cells(here, elsewhere, missing, workers, "measuring models", progress, fewest=2 * workers)
 
 
 def _measure(
+    planned: Planned, record: Mapping[str, Any], workers: int, progress: Mode, model: nn.Module | None, member: Member
+) -> Evidence:
+    """Everything that is measured of one model, which is loaded if it is not given."""
+    if model is None:
+        taken = planned.prepared.models.get(member.name)
+        sources = planned.prepared.data.sources
+        model = load_trained(planned.study, sources, planned.folder, member) if taken is None else taken
+    return Evidence.concat(
+        _measure_by(probe, planned, record, member, model, workers, progress)
+        for probe in planned.study.probes_of(member.name)
+    )
+
+
+def _measure_by(
+    probe: Probe,
     planned: Planned,
     record: Mapping[str, Any],
     member: Member,
     model: nn.Module,
-    probe: Probe,
     workers: int,
     progress: Mode,
 ) -> Evidence:
@@ -178,7 +236,7 @@ def _measure(
             calibration=data.training,
             facts=facts_of(record, data, member, domain),
         )
-        for domain in data.measured_by(probe)
+        for domain in data.measured_by(probe, member.name)
     )
 
 
@@ -222,24 +280,27 @@ def _same_behaviour(folder: Path, record: Mapping[str, Any], data: StudyData, mo
     return dict(known)
 
 
-def _model(planned: Planned, member: Member, device: str, progress: Mode) -> tuple[nn.Module, dict[str, Any]]:
-    """A model with its record: as it is, or trained now unless it was before."""
+def _model(
+    planned: Planned, threads: int, device: str, progress: Mode, member: Member
+) -> tuple[nn.Module, dict[str, Any]]:
+    """A model with its record: as it is, or trained now, on so many threads, unless it was before."""
     prepared, study, folder = planned.prepared, planned.study, planned.folder
     path = model_file(folder, study, member)
     if (taken := prepared.models.get(member.name)) is not None:
         return taken, kept_copy(taken, dict(prepared.cards[member.name]), prepared.data.sources, path)
-    return train_to_file(
-        study.models[member.name],
-        prepared.data,
-        path,
-        folder / "checkpoints" / f"{slug(member.key)}.ckpt",
-        seed=study.seed_of(member),
-        data=study.data.to_config(),
-        extractor=_extractor(folder, study, member),
-        device=device,
-        progress=progress,
-        label="training" if study.at_top else f"training {member.title}",
-    )
+    with math_threads(threads):
+        return train_to_file(
+            study.models[member.name],
+            replace(prepared.data, sources=prepared.data.sources_of(member.name)),
+            path,
+            folder / "checkpoints" / f"{slug(member.key)}.ckpt",
+            seed=study.seed_of(member),
+            data=study.data.to_config(),
+            extractor=_extractor(folder, study, member),
+            device=device,
+            progress=progress,
+            label="training" if study.at_top else f"training {member.title}",
+        )
 
 
 def _extractor(folder: Path, study: Study, member: Member) -> tuple[Path, Path] | None:

@@ -6,17 +6,24 @@ import sys
 import time
 from dataclasses import dataclass, replace
 
+import torch
 from torch import nn
 
-from shiftproof.domains import Domain, Domains
+from shiftproof.domains import Domain, Domains, train_part
 from shiftproof.execution import Mode, parse_duration, progress_bar
+from shiftproof.objectives import Recipe
 from shiftproof.probes import Probe
+from shiftproof.runs.cells import cell_threads, cells_at_once
+from shiftproof.runs.dry_run import DryRun
+from shiftproof.runs.model_spec import ModelSpec
 from shiftproof.runs.prepare import Prepared, prepare_study
 from shiftproof.runs.pretraining import first_alike, first_phase, phase_data, untrained
-from shiftproof.runs.spec import ModelSpec, Study
+from shiftproof.runs.spec import Study
 from shiftproof.runs.trial import TRIED, trial_domain, wall_seconds
 from shiftproof.training import train
-from shiftproof.training.selection import Validation
+from shiftproof.training.machine import math_threads
+from shiftproof.training.plateau import planned_recipe
+from shiftproof.training.selection import RADIUS_VOTES, Validation
 
 __all__ = ["StageCost", "StudyCost", "estimate_study", "training_costs"]
 
@@ -35,6 +42,10 @@ class StageCost:
     seconds: float
     most_seconds: float
 
+    def shared_by(self, cells: int) -> StageCost:
+        """What it takes where so many models are trained and measured at once."""
+        return replace(self, seconds=self.seconds / cells, most_seconds=self.most_seconds / cells)
+
     def times(self, count: int) -> StageCost:
         """What it takes so many times."""
         passes, most_passes = self.forward_passes * count, self.most_forward_passes * count
@@ -43,7 +54,10 @@ class StageCost:
 
 @dataclass(frozen=True)
 class StudyCost:
-    """What a study takes: its stages, the memory that the trials needed, and the cap in seconds that it has, if any."""
+    """What a study takes: its stages, the memory that the trials needed, and the cap in seconds that it has, if any.
+
+    `missing` says which data was not here, so that blank images were tried.
+    """
 
     costs: list[StageCost]
     forward_passes: int
@@ -52,17 +66,27 @@ class StudyCost:
     most_seconds: float
     memory_mb: float
     cap_seconds: float | None = None
+    missing: str = ""
 
 
-def estimate_study(study: Study | Prepared, workers: int = 1, progress: Mode = "off") -> StudyCost:
-    """Run a few steps of every model and a moment of every probe, and scale up."""
-    prepared = study if isinstance(study, Prepared) else prepare_study(study)
+def estimate_study(study: Study | Prepared | DryRun, workers: int = 1, progress: Mode = "off") -> StudyCost:
+    """Run a few steps of every model and a moment of every probe, and scale up.
+
+    Of a study whose data is not here, on blank images of its shape.
+    """
+    dry = study if isinstance(study, DryRun) else None
+    prepared = dry.prepared if dry is not None else prepare_study(study) if isinstance(study, Study) else study
+    assert isinstance(prepared, Prepared)
     costs: list[StageCost] = []
+    known: dict[str, list[StageCost]] = {}
     cap = "" if prepared.study.cap is None else f" (the study's cap is {prepared.study.cap})"
     with progress_bar(f"trying models{cap}", len(prepared.study.models), progress) as bar:
         for name in prepared.study.models:
             bar.advance(0, f"a few steps of {name}")
-            costs += _costs(prepared, name, workers)
+            alike = _same_cost(prepared, name)
+            if alike not in known:
+                known[alike] = _costs(prepared, name, workers, dry)
+            costs += [replace(one, model=name) for one in known[alike]]
             bar.advance(note=name)
     return StudyCost(
         costs,
@@ -72,39 +96,68 @@ def estimate_study(study: Study | Prepared, workers: int = 1, progress: Mode = "
         sum(cost.most_seconds for cost in costs),
         _peak_memory_mb(),
         None if prepared.study.cap is None else parse_duration(prepared.study.cap),
+        "" if dry is None else str(dry.missing),
     )
 
 
-def _costs(prepared: Prepared, name: str, workers: int) -> list[StageCost]:
+def _same_cost(prepared: Prepared, name: str) -> str:
+    """What models have in common that take the same time: a sweep over a weight is tried once."""
+    spec = prepared.study.models[name]
+    if not spec.train or spec.pretrain is not None:
+        return name
+    objective = f"{spec.objective.name} {spec.objective.passes} {spec.recipe} {spec.rule}"
+    probes = [repr(probe) for probe in prepared.study.probes_of(name)]
+    return f"{spec.model.to_config()} {objective} {probes} {prepared.data.sources_of(name).names}"
+
+
+def _costs(prepared: Prepared, name: str, workers: int, dry: DryRun | None) -> list[StageCost]:
     study, data, spec = prepared.study, prepared.data, prepared.study.models[name]
     model = prepared.models[name] if name in prepared.models else untrained(spec, data.sources)
-    few, places = trial_domain(data.measured), data.measured
-    costs = training_costs(prepared, name, model)
-    costs += [_probe_cost(probe, name, model, few, places, workers) for probe in study.probes]
+    few, shared = trial_domain(data.measured), cells_at_once(study, workers)
+    with math_threads(cell_threads(study) if spec.train else torch.get_num_threads()):
+        costs = training_costs(prepared, name, model, dry)
+    for probe in study.probes_of(name):
+        places = data.measured_by(probe, name)
+        counts = [len(one) if dry is None else dry.measured(data, one.name, probe) for one in places]
+        costs.append(_probe_cost(probe, name, model, few, counts, 1 if shared > 1 else workers))
     # every seed trains and measures a model of its own
-    return [one.times(len(study.seeds)) for one in costs] if spec.train and study.seeds else costs
+    costs = [one.times(len(study.seeds)) for one in costs] if spec.train and study.seeds else costs
+    return [one.shared_by(shared) for one in costs]
 
 
-def training_costs(prepared: Prepared, name: str, model: nn.Module) -> list[StageCost]:
+def training_costs(prepared: Prepared, name: str, model: nn.Module, dry: DryRun | None = None) -> list[StageCost]:
     """What it takes to train a model once, by a few steps of its training; nothing for one that is not trained."""
-    study, sources, spec = prepared.study, prepared.data.sources, prepared.study.models[name]
-    costs = [_training_cost(name, "training", spec, model, sources, study.seed)] if spec.train else []
+    study, sources, spec = prepared.study, prepared.data.sources_of(name), prepared.study.models[name]
+    sizes = None if dry is None else [dry.trained(domain) for domain in sources.names]
+    costs = [_training_cost(name, "training", spec, model, sources, study.seed, sizes)] if spec.train else []
     if spec.pretrain is not None and first_alike(study, name) == name:
         phase, before = first_phase(spec, spec.pretrain), phase_data(spec.pretrain).sources
         costs.insert(0, _training_cost(name, "pre-training", phase, untrained(phase, before), before, study.seed))
     return costs
 
 
-def _training_cost(name: str, stage: str, spec: ModelSpec, model: nn.Module, sources: Domains, seed: int) -> StageCost:
-    objective, recipe = spec.objective, spec.recipe
+def _training_cost(
+    name: str,
+    stage: str,
+    spec: ModelSpec,
+    model: nn.Module,
+    sources: Domains,
+    seed: int,
+    sizes: list[int] | None = None,
+) -> StageCost:
+    objective = spec.objective
+    # until a plateau: what is expected is the most that it can take
+    recipe = planned_recipe(spec.recipe, sizes or [len(train_part(domain)) for domain in sources])
     validation = Validation.of(sources, recipe, spec.rule, objective, seed, model)
-    evaluations = -(-recipe.steps // recipe.evaluate_every)
+    evaluations = -(-recipe.steps // (recipe.evaluate_every or 1))
     trained = recipe.steps * recipe.batch * len(sources) * objective.passes
     evaluated = evaluations * sum(validation.samples.values())
-    seconds = recipe.steps * _step_seconds(spec, model, sources, seed) + evaluated * _validation_seconds(
+    votes = RADIUS_VOTES if validation.selects_by == "radius_validation" else 1
+    seconds = recipe.steps * _step_seconds(spec, recipe, model, sources, seed) + evaluated * _validation_seconds(
         validation, model
     )
-    return StageCost(name, stage, trained + evaluated, trained + evaluated, seconds, seconds)
+    passes = trained + evaluated * votes
+    return StageCost(name, stage, passes, passes, seconds, seconds)
 
 
 def _validation_seconds(validation: Validation, model: nn.Module) -> float:
@@ -116,14 +169,13 @@ def _validation_seconds(validation: Validation, model: nn.Module) -> float:
     return (time.perf_counter() - began) / sum(few.samples.values())
 
 
-def _step_seconds(spec: ModelSpec, model: nn.Module, sources: Domains, seed: int) -> float:
+def _step_seconds(spec: ModelSpec, recipe: Recipe, model: nn.Module, sources: Domains, seed: int) -> float:
     """Seconds for one training step: the difference of two short runs, so that what both pay once cancels."""
-    recipe = spec.recipe
 
     def seconds_of(steps: int) -> float:
         began = time.perf_counter()
-        changes = {**spec.training, "steps": steps, "evaluate_every": steps}
-        train(model, sources, spec.objective, seed=seed, recipe=changes, progress="off")
+        few = replace(spec.recipe, steps=steps, evaluate_every=steps, until="steps", epochs=Recipe.epochs)
+        train(model, sources, spec.objective, seed=seed, recipe=few, progress="off")
         return time.perf_counter() - began
 
     # a step of a large model takes seconds, and is told by a few of them
@@ -136,12 +188,9 @@ def _step_seconds(spec: ModelSpec, model: nn.Module, sources: Domains, seed: int
     return max(long - short, 0.0) / max(1, steps - few)
 
 
-def _probe_cost(
-    probe: Probe, name: str, model: nn.Module, few: Domain, places: list[Domain], workers: int
-) -> StageCost:
-    """The cost of a probe on all domains, by one trial on a few samples of each."""
+def _probe_cost(probe: Probe, name: str, model: nn.Module, few: Domain, counts: list[int], workers: int) -> StageCost:
+    """The cost of a probe on so many samples of each domain, by one trial on a few of each."""
     tried = probe.cost(model.eval(), few, 1)
-    counts = list(map(len, places))
     seconds = wall_seconds(probe, tried.seconds / len(few), counts, workers)
     return StageCost(
         name,

@@ -7,12 +7,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from shiftproof.runs.model_spec import ModelSpec
 from shiftproof.runs.pretraining import first_phase
-from shiftproof.runs.spec import ModelSpec, Study
+from shiftproof.runs.spec import Study
 
 __all__ = ["digest", "model_identity", "study_identity"]
 
-_WORDS = ("name", "title", "about", "at_top", "cap")
+_WORDS = ("name", "title", "about", "at_top", "cap", "scale", "claims", "published")
 
 
 def study_identity(study: Study) -> dict[str, Any]:
@@ -21,8 +22,14 @@ def study_identity(study: Study) -> dict[str, Any]:
     defaults = {"seed": study.seed} if study.seeds is None else {}
     named = ("source", "target", "calibration")
     ordered = {key: sorted(config[key]) for key in named if isinstance(config.get(key), list)}
-    models = {name: model_identity(spec, study.seed) for name, spec in study.models.items()}
+    models = {name: {**model_identity(spec, study.seed), **_own(spec)} for name, spec in study.models.items()}
     return {**config, **defaults, **ordered, "models": models}
+
+
+def _own(spec: ModelSpec) -> dict[str, Any]:
+    """What a model has besides what the study has for all; nothing for most, whose hash is that of older versions."""
+    probes = {"probes": [probe.to_config() for probe in spec.probes]} if spec.probes else {}
+    return probes | ({} if spec.source is None else {"source": sorted(spec.source)})
 
 
 def model_identity(spec: ModelSpec, seed: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a requirement can be about: what the probes of a study will have measured."""
+"""What a requirement or a claim can be about: what the probes of a study will have measured."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ from collections.abc import Sequence
 
 from shiftproof.certification import Certifier
 from shiftproof.domains import Domain
+from shiftproof.errors import UsageError
 from shiftproof.perturbations.noise import label
 from shiftproof.probes import Probe
 from shiftproof.probes.attack import Attack
 from shiftproof.probes.certify import Certify
 from shiftproof.probes.clean import Clean
 from shiftproof.probes.corrupt import Corrupt
+from shiftproof.report.claims.sides import Side
 from shiftproof.report.requirements import Certifiable, Measurable
+from shiftproof.runs.data import StudyData
+from shiftproof.runs.spec import Study
+from shiftproof.types import Finding
 
-__all__ = ["measurable"]
+__all__ = ["changed_claims", "check_measured", "measurable"]
 
 
-def measurable(probes: Sequence[Probe], domains: Sequence[Domain], classes: int) -> Measurable:
-    """What there will be numbers of."""
+def measurable(probes: Sequence[Probe], domains: Sequence[Domain], classes: int, claims: int = 0) -> Measurable:
+    """What there will be numbers of, and how many claims will be judged."""
     attacks = [one for one in probes if isinstance(one, Attack)]
     sizes = [(one.attack.threat.norm, eps) for one in attacks if one.smoothed is None for eps in one.budgets]
     return Measurable(
@@ -36,8 +41,43 @@ def measurable(probes: Sequence[Probe], domains: Sequence[Domain], classes: int)
         clean=any(isinstance(one, Clean) for one in probes),
         corrupted=any(isinstance(one, Corrupt) for one in probes),
         regression=any(domain.is_regression for domain in domains),
+        claims=claims,
     )
 
 
 def _certifiable(certifier: Certifier, classes: int) -> Certifiable:
     return Certifiable(certifier.norm, certifier.title, certifier.largest_radius(classes), certifier.asked_radii)
+
+
+def check_measured(study: Study, data: StudyData) -> None:
+    """Refuse a claim about a model on a domain where it will not be measured so: on sources of others, or of which a
+    prefix of 0 takes no samples.
+    """
+    for claim in study.claims:
+        for comparison in claim.all_comparisons(study.only_target):
+            for side in (comparison.this, comparison.that):
+                if not isinstance(side, Side):
+                    continue
+                certified = comparison.metric.needs_certificate
+                probes = [one for one in study.probes_of(side.model) if isinstance(one, Certify) or not certified]
+                places = {one.name for probe in probes for one in data.measured_by(probe, side.model)}
+                if side.domain not in places:
+                    known = ", ".join(sorted(places)) or "nothing"
+                    raise UsageError(
+                        f"claim {claim.id} is about {comparison.metric} of {side.model} on {side.domain}, and by what "
+                        f"the study measures there is none of it; there is on {known}"
+                    )
+
+
+def changed_claims(begun: Study, now: Study) -> list[Finding]:
+    """A warning where a study now makes other claims than the run began with, which are those that are judged."""
+    if begun.claims == now.claims:
+        return []
+    before, after = ({one.id: one for one in study.claims} for study in (begun, now))
+    changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    message = (
+        f"the study now makes other claims than the run began with ({', '.join(changed) or 'in another order'}); those "
+        "that it began with are judged, since what is written after numbers are known is no prediction; for new claims "
+        "choose another --out"
+    )
+    return [Finding("warn", "claims-changed", message)]

@@ -23,10 +23,11 @@ from shiftproof.objectives.objective import Outcome
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.environment import environment
 from shiftproof.runs.identity import digest, model_identity
+from shiftproof.runs.model_spec import Member, ModelSpec
 from shiftproof.runs.names import to_plain_targets
 from shiftproof.runs.pretraining import first_phase, new_head, phase_data, untrained
 from shiftproof.runs.sources import ModelSource
-from shiftproof.runs.spec import Member, ModelSpec, Study
+from shiftproof.runs.spec import Study
 from shiftproof.training import Fit, train
 from shiftproof.types import Finding
 
@@ -186,6 +187,7 @@ def _card(fit: Fit, sources: Domains, request: dict[str, Any]) -> dict[str, Any]
         "objective": request["objective"],
         "recipe": request["recipe"],
         "selection": asdict(fit.selected),
+        "stopped": asdict(fit.stopped),
         "seed": fit.seed,
         "threads": fit.threads,
         "fingerprints": request["fingerprints"],

@@ -11,10 +11,11 @@ from typing import Any
 from shiftproof.errors import CheckFailed, UsageError
 from shiftproof.execution import Mode, as_path, parse_duration
 from shiftproof.probes import Probe
+from shiftproof.report.claims.check import check_planned
 from shiftproof.report.requirements import Requirement
 from shiftproof.runs.budget import Plan, plan_probes
 from shiftproof.runs.estimate import training_costs
-from shiftproof.runs.measurable import measurable
+from shiftproof.runs.measurable import changed_claims, check_measured, measurable
 from shiftproof.runs.prepare import Prepared, prepare_study
 from shiftproof.runs.pretraining import untrained
 from shiftproof.runs.record import check_same, read_record
@@ -48,7 +49,11 @@ class Planned:
     @property
     def pieces(self) -> int:
         """How many measurements there are: every probe of every model on every domain."""
-        return len(self.study.members) * len(self.study.probes) * len(self.prepared.data.domains)
+        return sum(
+            len(self.prepared.data.measured_by(probe, member.name))
+            for member in self.study.members
+            for probe in self.study.probes_of(member.name)
+        )
 
     @property
     def done(self) -> int:
@@ -86,10 +91,10 @@ def plan_run(
         planned = Planned(_as_begun(prepared, begun, folder), folder, prepared.identity, begun=begun)
     else:
         # before a trial of the probes, which can take a while; at the greatest effort, so that votes are not too few
-        _check_required(require, prepared, prepared.efforts[0] if prepared.efforts else prepared.study.probes)
+        _check_required(require, prepared, prepared.efforts[0] if prepared.efforts else prepared.study.all_probes)
         spent = time.perf_counter() - began
         planned = _resolve_budget(prepared, folder, workers, progress, trial, spent)
-    _check_required(require, planned.prepared, planned.study.probes)
+    _check_required(require, planned.prepared, planned.study.all_probes)
     return planned
 
 
@@ -97,9 +102,10 @@ def _as_begun(prepared: Prepared, begun: Mapping[str, Any], folder: Path) -> Pre
     """What was asked first is what is measured and shown, however it is written the second time."""
     stored = validated(begun["study"], str(folder / "run.json"))
     if prepared.study.handed_over:
-        words = {key: getattr(stored, key) for key in ("name", "title", "about", "probes")}
+        words = {key: getattr(stored, key) for key in ("name", "title", "about", "probes", "claims", "published")}
         stored = prepared.study.changed(**words, **({} if stored.prefix is None else {"prefix": stored.prefix}))
-    return replace(prepared, study=stored, data=replace(prepared.data, prefix=stored.prefix))
+    findings = (*prepared.findings, *changed_claims(stored, prepared.study))
+    return replace(prepared, study=stored, data=replace(prepared.data, prefix=stored.prefix), findings=findings)
 
 
 def _resolve_budget(
@@ -136,7 +142,10 @@ def _resolve_budget(
 
 def _check_required(require: Sequence[Requirement], prepared: Prepared, probes: Sequence[Probe]) -> None:
     """Refuse what will not have been measured, before anything is."""
-    if require:
-        planned = measurable(probes, prepared.data.measured, len(prepared.data.sources.classes))
+    study = prepared.study
+    if require or study.claims or study.published:
+        planned = measurable(probes, prepared.data.measured, len(prepared.data.sources.classes), len(study.claims))
+        check_planned(study.claims, study.published, planned, study.only_target)
+        check_measured(study, prepared.data)
         for one in require:
             one.check(planned)

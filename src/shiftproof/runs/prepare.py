@@ -59,7 +59,8 @@ class Prepared:
             config["models"][name]["weights"] = fingerprint(model)
         config["fingerprints"] = {domain.name: domain.fingerprint for domain in self.data.domains}
         # whoever names all sources asks the same as who names none
-        config["source"] = sorted(self.data.sources.names)
+        usual = self.study.source if self.data.trained_on and self.study.source else self.data.sources.names
+        config["source"] = sorted(usual)
         if not self.study.trains:
             # the seed keys noise alone, and is compared with the one that the run has stored
             config.pop("seed", None)
@@ -126,8 +127,7 @@ def prepare_study(study: Study, progress: Mode = "off") -> Prepared:
 
 def _for_data(study: Study, data: Domains) -> Study:
     """The study with probes written out that measure something else of such data."""
-    probes = tuple(probe.on(data) for probe in study.probes)
-    return study if probes == tuple(study.probes) else study.changed(probes=probes)
+    return study.with_probes(lambda probe: probe.on(data))
 
 
 def _with_calibration(study: Study, cards: Sequence[Mapping[str, Any]]) -> Study:
@@ -142,7 +142,7 @@ def _check_probes(study: Study, data: StudyData, models: Mapping[str, nn.Module]
         train_part(domain)
     for name, spec in study.models.items():
         model = models[name] if name in models else untrained(spec, data.sources).eval()
-        for probe in study.probes:
+        for probe in study.probes_of(name):
             # what holds for one domain holds for all, but for samples that adapt the model
             places = data.measured if probe.calibrates else data.measured[-1:]
             try:

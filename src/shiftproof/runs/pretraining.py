@@ -11,8 +11,9 @@ from shiftproof.domains import Domains
 from shiftproof.models import build_model
 from shiftproof.models.heads import Head
 from shiftproof.runs.data import StudyData
+from shiftproof.runs.model_spec import ModelSpec, Pretrain
 from shiftproof.runs.sources import ModelSource
-from shiftproof.runs.spec import ModelSpec, Pretrain, Study
+from shiftproof.runs.spec import Study
 
 __all__ = ["first_alike", "first_phase", "new_head", "phase_data", "untrained"]
 

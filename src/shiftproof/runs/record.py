@@ -11,6 +11,7 @@ from typing import Any
 from shiftproof.errors import DataError, UsageError
 from shiftproof.execution import read_json, write_json
 from shiftproof.rng import fresh_seed
+from shiftproof.runs.cells import cell_threads
 from shiftproof.runs.environment import environment
 from shiftproof.runs.identity import digest
 from shiftproof.runs.prepare import Prepared
@@ -47,9 +48,10 @@ def new_record(prepared: Prepared, identity: dict[str, Any], command: str = "") 
         "command": command,
         "study": prepared.study.to_config(),
         # what evidence is filed under: of a probe that is not installed later, nothing else tells
-        "settings": [repr(probe) for probe in prepared.study.probes],
+        "settings": [repr(probe) for probe in prepared.study.all_probes],
         "config": identity,
         "sources": list(data.sources.names),
+        **({"trained_on": {name: list(names) for name, names in data.trained_on.items()}} if data.trained_on else {}),
         "classes": list(data.sources.classes),
         "labels": {domain.name: domain.class_counts for domain in data.domains},
         "selected": {},
@@ -60,6 +62,7 @@ def new_record(prepared: Prepared, identity: dict[str, Any], command: str = "") 
         "noise_seed": fresh_seed() if prepared.seed is None else prepared.seed,
         "fingerprints": {"data": {domain.name: domain.fingerprint for domain in data.domains}, "weights": {}},
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cell_threads": cell_threads(prepared.study),
         "environment": environment(),
         "later_environments": [],
     }

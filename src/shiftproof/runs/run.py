@@ -15,16 +15,21 @@ from shiftproof.evidence.measurement import worst_seen
 from shiftproof.evidence.order import order_summary
 from shiftproof.execution import as_path, write_atomically
 from shiftproof.models.heads import Head
+from shiftproof.probes import Probe
 from shiftproof.report import Report, write_report
+from shiftproof.report.claims import ClaimOutcome, RequiredClaims, beside_published, judge_claims, require_claims
 from shiftproof.report.page import FORMATS, render_page
-from shiftproof.report.requirements import Outcome, Requirement
+from shiftproof.report.requirements import CLAIMS, Outcome, Requirement
 from shiftproof.runs.absent import Absent, Recorded, sentence_of
 from shiftproof.runs.distances import read_distances
 from shiftproof.runs.imported import ImportedData, ImportedProbe, describe_imported
 from shiftproof.runs.log_files import certificate_logs
+from shiftproof.runs.model_spec import Member
 from shiftproof.runs.record import read_record
+from shiftproof.runs.reproduce import write_reproduction
 from shiftproof.runs.spec import Study
 from shiftproof.runs.study_files import validated
+from shiftproof.runs.swept import sweeps_of
 from shiftproof.types import Finding
 
 __all__ = ["Run", "describe", "open_run", "sheet_path", "texts_path"]
@@ -56,7 +61,9 @@ class Run:
         """
         where = folder or self.folder
         written = write_report(self.content(), where, formats)
-        for name, content in certificate_logs(self.evidence).items():
+        if "reproduction" in formats:
+            written += write_reproduction(self.content(), self.study, self.record, self.folder, where)
+        for name, content in certificate_logs(self.evidence).items() if list(formats) != ["reproduction"] else ():
             write_atomically(where / name, content)
         return written
 
@@ -107,17 +114,25 @@ class Run:
         return found
 
     @cached_property
-    def outcomes(self) -> list[Outcome]:
+    def claims(self) -> list[ClaimOutcome]:
+        """The claims that the study made before it ran, and what evidence says of them."""
+        study = self.study
+        return judge_claims(study.claims, self.evidence, study.published, study.only_target, study.seed)
+
+    @cached_property
+    def outcomes(self) -> list[Outcome | RequiredClaims]:
         """What was required, and whether it is met: on every target, or without one on every source."""
         domains = self.study.targets or self.record["sources"]
         required = [Requirement.parse(text) for text in self.record.get("require", ())]
         models = list(self.evidence.by("model"))
         several = len(models) > 1
-        return [
+        of_models: list[Outcome | RequiredClaims] = [
             replace(one.judge(part, domains), model=part[0].model if several else "")
             for one in required
+            if one.metric != CLAIMS
             for part in models
         ]
+        return of_models + [require_claims(one.text, self.claims) for one in required if one.metric == CLAIMS]
 
     def content(self) -> Report:
         """What the report says; its numbers are computed once."""
@@ -146,7 +161,7 @@ class Run:
             },
             "weights": _hashes(record["fingerprints"]["weights"]),
             "samples": _hashes(record["fingerprints"]["data"]),
-            "measured by": "; ".join(map(describe, study.probes)),
+            "measured by": "; ".join(map(describe, study.all_probes)),
             "measured": _which(study, self.samples),
             "split": record["protocol"]["split"],
             "computed with": f"Python {record['environment']['python']}, {packages}",
@@ -171,6 +186,9 @@ class Run:
             outcomes=self.outcomes,
             radii=tuple(record.get("radii") or ()),
             distances=read_distances(self.folder),
+            claims=self.claims,
+            published=beside_published(self.evidence, study.published, study.only_target),
+            sweeps=sweeps_of(study),
             trained_here=all(spec.train for spec in study.models.values()),
         )
 
@@ -184,20 +202,29 @@ def open_run(folder: Path | str, *, unfinished: bool = False) -> Run:
     study = validated(record["study"], str(folder / "run.json"), recorded=Recorded.of(record))
     store = EvidenceStore(folder / "evidence")
     domains = (*record["sources"], *study.targets)
+    imported = record.get("imported")
+    only = [] if imported is None else [tuple(one) for one in imported["measurements"]]
     # in the order in which they were measured, whatever files are called
-    only = None if record.get("imported") is None else [tuple(one) for one in record["imported"]["measurements"]]
     paths = [
         store.path(member.name, domain, probe.name, repr(probe), member.seed)
         for member in study.members
-        for probe in study.probes
+        for probe in study.probes_of(member.name)
         for domain in domains
-        if only is None or (member.name, domain, repr(probe)) in only
+        if (member.name, domain, repr(probe)) in only
+        or (imported is None and is_asked(study, record, member, probe, domain))
     ]
     there = [path for path in paths if path.is_file()]
     _check_domains(folder, study, record, measured=bool(there))
     if len(there) < len(paths) and not unfinished:
         raise UsageError(f"the run in {folder} is not finished: run the same study again to complete it")
     return Run(folder, study, record, Evidence.concat(store.read_file(path).evidence for path in there))
+
+
+def is_asked(study: Study, record: Mapping[str, Any], member: Member, probe: Probe, domain: str) -> bool:
+    """Whether a study asks for a measurement: of a model on its own sources and on targets, where samples are taken."""
+    own = record.get("trained_on", {}).get(member.name, record["sources"])
+    none = isinstance(study.prefix, dict) and study.prefix.get(domain) == 0 and not probe.cheap
+    return not none and (domain in own or domain not in record["sources"])
 
 
 def _check_domains(folder: Path, study: Study, record: Mapping[str, Any], measured: bool) -> None:
@@ -313,7 +340,9 @@ def _describe(config: dict[str, Any], selected: Sequence[dict[str, Any] | None])
 def _describe_training(config: dict[str, Any]) -> str:
     recipe = config["recipe"]
     part = " of the head alone" if recipe.get("part") == "head" else ""
+    plateau = recipe.get("until") == "plateau"
+    length = f"at most {recipe['epochs']} epochs until a plateau, steps" if plateau else f"{recipe['steps']} steps"
     return (
-        f"{config['objective']['name']}, {recipe['optimiser']} lr {recipe['lr']:g}, {recipe['steps']} steps{part} "
+        f"{config['objective']['name']}, {recipe['optimiser']} lr {recipe['lr']:g}, {length}{part} "
         f"of {recipe['batch']} samples a domain"
     )

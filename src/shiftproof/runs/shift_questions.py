@@ -46,7 +46,7 @@ def questions_of(run: Run, series: Sequence[ShiftSeries], names: Sequence[str] |
             raise UsageError(f"{name} is the target, and was named as the domain to compare it with: the same twice")
     noises = {
         setting: getattr(certifier, "noise", None)
-        for probe in run.study.probes
+        for probe in run.study.all_probes
         if isinstance(probe, Certify)
         for setting, certifier in probe.settings.items()
     }

@@ -15,8 +15,13 @@ from shiftproof.errors import StudyError, UnknownName, UsageError, suggestion
 from shiftproof.models.heads import Head
 from shiftproof.models.networks.architecture import Front
 from shiftproof.objectives import Recipe
+from shiftproof.report.claims.form import DIRECTIONS, Claim, Comparing, Other
+from shiftproof.report.claims.published import Published, PublishedMethod
 from shiftproof.runs.absent import Recorded
-from shiftproof.runs.spec import ModelSpec, Pretrain, Study
+from shiftproof.runs.model_spec import ModelSpec, Pretrain
+from shiftproof.runs.scales import choose_scale
+from shiftproof.runs.spec import Study
+from shiftproof.runs.sweeps import put
 from shiftproof.runs.yaml_files import Refused, parse_yaml
 
 __all__ = ["apply_override", "find_study", "list_studies", "parse_study", "validated"]
@@ -32,8 +37,11 @@ def list_studies() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
-def find_study(name: str, overrides: Iterable[str] = ()) -> Study:
-    """A study by name, or from a YAML file; `overrides` are texts such as `models.erm.training.steps=50`."""
+def find_study(name: str, overrides: Iterable[str] = (), scale: str | None = None) -> Study:
+    """A study by name, or from a YAML file, at one of its scales; without a name, the first.
+
+    `overrides` are texts such as `models.erm.training.steps=50`.
+    """
     known = list_studies()
     path = known.get(name, Path(name))
     if name not in known and path.suffix not in (".yaml", ".yml"):
@@ -43,11 +51,18 @@ def find_study(name: str, overrides: Iterable[str] = ()) -> Study:
     except (OSError, UnicodeDecodeError) as error:
         raise StudyError(f"can't read the study {path}: {getattr(error, 'strerror', None) or error}") from error
     if name in known:
-        return parse_study(text, f"study {name}", path.stem, overrides)
-    return parse_study(text, str(path), path.stem, overrides, path.parent)
+        return parse_study(text, f"study {name}", path.stem, overrides, scale=scale)
+    return parse_study(text, str(path), path.stem, overrides, path.parent, scale)
 
 
-def parse_study(text: str, shown: str, name: str, overrides: Iterable[str] = (), base: Path | None = None) -> Study:
+def parse_study(
+    text: str,
+    shown: str,
+    name: str,
+    overrides: Iterable[str] = (),
+    base: Path | None = None,
+    scale: str | None = None,
+) -> Study:
     """A study from YAML; `shown` is what errors call the file, and paths in it start at `base`."""
     try:
         root, document = parse_yaml(text)
@@ -59,6 +74,10 @@ def parse_study(text: str, shown: str, name: str, overrides: Iterable[str] = (),
     if not isinstance(document, dict):
         raise StudyError(f"{shown}: a study is a mapping of keys to values; see 'shiftproof ls studies' for examples")
     lines = _lines(root, shown)
+    try:
+        document = choose_scale(document, scale)
+    except UsageError as error:
+        raise StudyError(f"{_place(('scales',), shown, lines)}: {error}") from error
     if base is not None:
         _start_paths_at(base, document)
     for override in overrides:
@@ -92,13 +111,7 @@ def apply_override(document: dict[str, Any], override: str) -> None:
     if len(keys) > _MOST_KEYS:
         raise UsageError(f"--set {_short(override)} names {len(keys)} keys inside each other; no option lies so deep")
     value = _read_value(override, text)
-    here = document
-    for key in keys[:-1]:
-        inner = here.get(key)
-        # a copy: what YAML aliases share is changed in one place only
-        here[key] = {"name": inner} if isinstance(inner, str) else dict(inner) if isinstance(inner, dict) else {}
-        here = here[key]
-    here[keys[-1]] = value
+    put(document, keys, value)
 
 
 def _read_value(override: str, text: str) -> Any:
@@ -179,7 +192,17 @@ def _lines(root: yaml.Node | None, shown: str) -> dict[Location, int]:
     return lines
 
 
+def _written(location: Location, lines: dict[Location, int]) -> Location:
+    """Where in the file something stands; a model of a sweep stands where the sweep does."""
+    if location[:1] != ("models",) or len(location) < 2 or location[:2] in lines:
+        return location
+    names = [place[1] for place in lines if place[:1] == ("models",) and len(place) == 2]
+    swept = [name for name in names if str(location[1]).startswith(f"{name}, ")]
+    return ("models", max(swept, key=lambda name: len(str(name))), *location[2:]) if swept else location
+
+
 def _place(location: Location, shown: str, lines: dict[Location, int]) -> str:
+    location = _written(location, lines)
     while location and location not in lines:
         location = location[:-1]
     return f"{shown}, line {lines[location]}" if location else shown
@@ -204,5 +227,10 @@ def _sentence(location: Location, details: Any, shown: str, lines: dict[Location
 
 
 def _keys_at(location: Location) -> list[str]:
+    if location[:1] == ("claims",):
+        side = Other if location[-1] in DIRECTIONS else Comparing if "parts" in location else Claim
+        return [name.rstrip("_") for name in side.model_fields]
+    if location[:1] == ("published",):
+        return list((PublishedMethod if "methods" in location else Published).model_fields)
     schema: type[BaseModel] = ModelSpec if location[:1] == ("models",) else Study
     return list((Pretrain if location[2:3] == ("pretrain",) else schema).model_fields)

@@ -25,9 +25,9 @@ from shiftproof.probes.certify import Certify
 from shiftproof.runs.absent import AbsentProbe, absent_in, can_measure
 from shiftproof.runs.data import StudyData, load_study_data
 from shiftproof.runs.engine import facts_of, probe_seed
+from shiftproof.runs.model_spec import Member
 from shiftproof.runs.models import load_trained, model_file
 from shiftproof.runs.run import Run, open_run
-from shiftproof.runs.spec import Member
 from shiftproof.runs.trust import Trust
 from shiftproof.runs.verification import Case, verify
 from shiftproof.runs.verification.measured import attacked_again, clean_again, corrupted_again
@@ -113,7 +113,8 @@ def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
     yield from attacked_again(run, data, models, seed, part)
     yield from corrupted_again(run, data, models, seed, part)
     yield from order_findings(run.evidence)
-    if run.evidence.rows:
+    # of a run that lacks some, nothing is shown that could be compared
+    if run.evidence.rows and all(path.is_file() for path in _expected(run, data)):
         yield from _shown(run, data.measured)
     yield from _certificates(run, data, models, seed, part)
 
@@ -124,7 +125,7 @@ def _certificates(
     """Every certificate, doubted."""
     certifying = {
         setting: (probe, certifier)
-        for probe in run.study.probes
+        for probe in run.study.all_probes
         if isinstance(probe, Certify)
         for setting, certifier in probe.settings.items()
     }
@@ -133,7 +134,7 @@ def _certificates(
     titles = certificate_titles(run.evidence)
     for member, model in models.items():
         for setting, (probe, certifier) in certifying.items():
-            for domain in data.measured_by(probe):
+            for domain in data.measured_by(probe, member.name):
                 same = {"model": member.name, "train_seed": member.seed, "domain": domain.name, "probe": "certify"}
                 found = run.evidence.where(setting=setting, **same)
                 if not len(found):
@@ -161,16 +162,21 @@ def _case(
     yield from verify(Case(name, certificates, certifier, job, seed, part))
 
 
+def _expected(run: Run, data: StudyData) -> dict[Path, tuple[Member, Probe, Domain]]:
+    """Where the evidence of everything that the study asks for belongs."""
+    return {
+        _evidence_path(run, member, probe, domain): (member, probe, domain)
+        for member in run.study.members
+        for probe in run.study.probes_of(member.name)
+        for domain in data.measured_by(probe, member.name)
+    }
+
+
 def _files(run: Run, data: StudyData, models: Mapping[Member, nn.Module]) -> Iterator[Finding]:
     """Whether every file of evidence is where it belongs, answers the question that the study asks, of samples as they
     are, and is as it was written.
     """
-    expected = {
-        _evidence_path(run, member, probe, domain): (member, probe, domain)
-        for member in run.study.members
-        for probe in run.study.probes
-        for domain in data.measured_by(probe)
-    }
+    expected = _expected(run, data)
     files = {file.path: file for file in EvidenceStore(run.folder / "evidence").files()}
     faults = list(_missing(run, len(models), [path for path in expected if path not in files], len(expected)))
     for path, file in files.items():

@@ -18,6 +18,7 @@ from shiftproof.runs.data import StudyData, data_findings, parts_of_study
 from shiftproof.runs.derived import Models as CardedModels
 from shiftproof.runs.derived import derived_findings
 from shiftproof.runs.identity import digest
+from shiftproof.runs.model_spec import Member
 from shiftproof.runs.models import hash_cards, model_file
 from shiftproof.runs.names import to_plain_targets
 from shiftproof.runs.record import PROTOCOL, is_sealed
@@ -25,7 +26,6 @@ from shiftproof.runs.run import Run
 from shiftproof.runs.samples import known_of_samples
 from shiftproof.runs.seen import seen_targets
 from shiftproof.runs.sources import as_recorded
-from shiftproof.runs.spec import Member
 from shiftproof.types import Finding
 
 __all__ = ["check_hashes", "check_run_json", "check_seal"]
@@ -99,6 +99,8 @@ def check_run_json(run: Run, data: StudyData, models: Models) -> Iterator[Findin
         "classes": list(data.sources.classes),
         "labels": {domain.name: domain.class_counts for domain in data.domains},
     }
+    if data.trained_on or "trained_on" in run.record:
+        due["trained_on"] = {name: list(names) for name, names in data.trained_on.items()}
     cards = {member: _card(run, member) for member in run.study.members}
     if run.record["selected"]:
         due["selected"] = {member.key: card.get("selection") for member, card in cards.items()}
@@ -109,7 +111,7 @@ def check_run_json(run: Run, data: StudyData, models: Models) -> Iterator[Findin
         due["measured"] = {
             member.key: known_of_samples(data, run.study, card, copies) for member, card in cards.items()
         }
-    differs = [name for name, value in due.items() if run.record[name] != value]
+    differs = [name for name, value in due.items() if run.record.get(name) != value]
     known = run.record["config"]
     # a budget chooses the probes, and what was asked is what it chose from
     if run.study.budget is None and known.get("probes") != [probe.to_config() for probe in run.study.probes]:
@@ -120,6 +122,9 @@ def check_run_json(run: Run, data: StudyData, models: Models) -> Iterator[Findin
     configs = known.get("models", {})
     if set(configs) != set(run.study.models):
         differs.append("config.models")
+    for name, spec in run.study.models.items():
+        if configs.get(name, {}).get("probes", []) != [probe.to_config() for probe in spec.probes]:
+            differs.append(f"config.models.{name}.probes")
     for member, model in models.items():
         weights = configs.get(member.name, {}).get("weights")
         if weights is not None and weights != fingerprint(model):

@@ -165,7 +165,7 @@ def _new_record(imports: Imports, study: Study, identity: Mapping[str, Any], com
         "hash": digest(identity),
         "command": command,
         "study": study.to_config(),
-        "settings": [repr(probe) for probe in study.probes],
+        "settings": [repr(probe) for probe in study.all_probes],
         "config": dict(identity),
         "imported": {
             "files": [

@@ -19,8 +19,8 @@ from shiftproof.probes.score import Score
 from shiftproof.rng import numpy_generator
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.engine import probe_seed
+from shiftproof.runs.model_spec import Member
 from shiftproof.runs.run import Run
-from shiftproof.runs.spec import Member
 from shiftproof.types import Finding, IntArray
 
 __all__ = ["attacked_again", "clean_again", "corrupted_again"]
@@ -80,7 +80,7 @@ def attacked_again(
 
     An attack on a sample depends on the seed and its id alone, so that it ends the same but for rounding.
     """
-    probes = [probe for probe in run.study.probes if isinstance(probe, Attack)]
+    probes = [probe for probe in run.study.all_probes if isinstance(probe, Attack)]
     tried = broken = 0
     for member, model in models.items():
         name = member.title
@@ -115,7 +115,7 @@ def corrupted_again(
 
     What a corruption does to a sample depends on the seed and its id alone. Of every setting other samples are taken.
     """
-    probes = [probe.on(data.sources) for probe in run.study.probes if isinstance(probe, Corrupt)]
+    probes = [probe.on(data.sources) for probe in run.study.all_probes if isinstance(probe, Corrupt)]
     asked = [
         (member, probe, domain, name, severity)
         for member in models
