@@ -36,6 +36,7 @@ bench: .venv/.user
 # run a study of a publication, or continue it, and write its page: make reproduce STUDY=glean-cmnist
 reproduce: .venv/.user
 	$(BIN)/shiftproof run $(STUDY) --out runs/reproduce-$(STUDY)
+	$(BIN)/shiftproof estimate runs/reproduce-$(STUDY)
 	$(BIN)/shiftproof report runs/reproduce-$(STUDY) --format reproduction --out docs/reproductions
 
 clean:

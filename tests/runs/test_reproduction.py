@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import shiftproof as sp
-from shiftproof.errors import StudyError
+from shiftproof.errors import DataError, StudyError
 from shiftproof.report.sections.sweeps import Sweep
 from shiftproof.runs import open_run, parse_study, run_study
+from shiftproof.runs.estimate_not_run import estimate_not_run
 
 STUDY = """
 title: A small study
@@ -102,6 +104,51 @@ def test_records_hold_both_numbers_and_what_was_not_measured_says_so(run: sp.Run
         for value in ("10.0", "10000.0", "1000000.0")
         for measure in ("accuracy", "mean radius, latent margin")
     }
+
+
+def test_what_was_not_run_is_shown_with_what_it_would_take(
+    run: sp.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that another study has, whose data is not here."""
+    monkeypatch.setenv("SHIFTPROOF_DATA", str(tmp_path / "none"))
+    elsewhere = (
+        "data: celeba\ntarget: agrees=0.1\nmodels:\n  plain:\n    model: {name: cnn, width: 4}\n"
+        "    training: {steps: 3, batch: 8}\n    probes: [{name: certify, certifier: "
+        '{name: randomized-smoothing, noise: "gaussian:0.12", n: 100}}]\n'
+        'published:\n  - {document: "001", table: Table 2, dataset: CelebA, '
+        "methods: {Gaussian: {model: plain, by: randomized-smoothing}}}\n"
+    )
+    (tmp_path / "other.yaml").write_text(elsewhere)
+    named = f'  - {{document: "001", table: Table 2, dataset: CelebA, study: {tmp_path / "other.yaml"}}}\nclaims:'
+    copy = tmp_path / "run"
+    shutil.copytree(run.folder, copy)
+    # which tables are shown may change after a run: nothing is measured again
+    changed = parse_study(STUDY.replace("claims:", named, 1), "s", "small")
+    before = {path: path.stat().st_mtime_ns for path in (copy / "evidence").rglob("*.parquet")}
+    again = run_study(changed, copy, progress="off")
+    assert {path: path.stat().st_mtime_ns for path in (copy / "evidence").rglob("*.parquet")} == before
+    assert not [row for row in again.content().published if row.takes]
+    (one,) = estimate_not_run(open_run(copy))
+    assert (one.dataset, one.method, one.study) == ("CelebA", "Gaussian", "other")
+    assert 0 < one.seconds <= one.most_seconds
+    rows = [row for row in open_run(copy).content().published if row.dataset == "CelebA"]
+    assert len(rows) == 55
+    assert {row.method for row in rows if row.takes} == {"Gaussian"}
+    open_run(copy).export(["reproduction"], tmp_path / "pages")
+    page = (tmp_path / "pages" / "small.md").read_text()
+    assert f"- Table 2, CelebA, Gaussian: not run; {one.words}" in page
+    assert "- Table 2, CelebA, MACER: not run\n" in page
+    (copy / "not-run.json").write_text("{}")
+    with pytest.raises(DataError, match="is damaged; remove it"):
+        open_run(copy).content()
+
+
+def test_a_published_table_is_of_this_study_or_of_another() -> None:
+    both = STUDY.replace("dataset: CMNIST", "dataset: CMNIST\n    study: glean-celeba")
+    neither = re.sub(r"    methods: .*\n", "", STUDY)
+    for text in (both, neither):
+        with pytest.raises(StudyError, match="needs 'methods', or the 'study' that has them, and not both"):
+            parse_study(text, "s", "s")
 
 
 def test_remarks_become_a_part_of_the_page(run: sp.Run, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from shiftproof.runs import study_files
 from shiftproof.runs.estimate import estimate_study
 from shiftproof.training import loop
 from shiftproof.training.optimisers import check_recipe, learning_rate
-from shiftproof.training.plateau import find_plateaus, planned_recipe
+from shiftproof.training.plateau import expected_steps, find_plateaus, planned_recipe
 from shiftproof.training.selection import RADIUS_VOTES, Validation, radius_estimate
 from shiftproof.types import Batch, Loss
 
@@ -242,3 +242,14 @@ def test_warm_ups(name: str, options: dict[str, Any], at: str, values: dict[int,
     assert not list(objective.findings(replace(outcome, recipe=Recipe(until="plateau"))))
     assert objective.warm_up == options.get("warmup", options.get("defer", 0))
     assert OBJECTIVES.create("irm", {"anneal": 7}).warm_up == 7
+
+
+@pytest.mark.parametrize(
+    ("epochs", "warm_up", "steps"),
+    [(25, 0, 158), (10, 0, 100), (5, 0, 50), (25, 60, 200), (25, 500, 250)],
+)
+def test_expected_steps_lie_between_the_fewest_and_the_most(epochs: int, warm_up: int, steps: int) -> None:
+    """Three plateaus of three evaluations each take ten epochs; an epoch of 1,000 samples has ten steps of 100."""
+    planned = planned_recipe(Recipe(until="plateau", epochs=epochs, batch=100, evaluate_every=None), [1_000])
+    assert expected_steps(planned, warm_up) == steps
+    assert expected_steps(replace(planned, until="steps"), warm_up) == planned.steps

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from shiftproof.cli.measure import measure, worker_count
 from shiftproof.cli.options import AsJson, Scale, SetOfStudy, Workers
-from shiftproof.cli.show import show_costs
+from shiftproof.cli.show import duration, say, show_costs, show_json, show_table
 
 __all__ = ["command"]
 
 
 def command(
-    study: Annotated[str, typer.Argument(help="A study's name or a YAML file.")],
+    study: Annotated[str, typer.Argument(help="A study's name, a YAML file, or the folder of a run.")],
     set_: SetOfStudy = None,
     scale: Scale = None,
     workers: Workers = None,
@@ -22,16 +23,44 @@ def command(
 ) -> None:
     """Forward passes, time and memory of a study, from a probe of a few seconds; nothing is written.
 
-    Where its data is not here, every model is built and every probe tried on blank images of its shape.
+    Where its data is not here, every model is built and every probe tried on blank images of its shape. Of a run: what
+    the methods of its published tables would take that it does not have; its report shows that from then on.
     """
     from shiftproof.errors import DataNotFound
     from shiftproof.runs import find_study
     from shiftproof.runs.dry_run import prepare_blank
     from shiftproof.runs.estimate import estimate_study
 
+    if (Path(study) / "run.json").is_file():
+        _missing_methods(Path(study), worker_count(workers), json, bool(set_ or scale))
+        return
     found = find_study(study, set_ or [], scale)
     try:
         measure(found, require=None, estimate=True, workers=workers, json=json)
     except DataNotFound as error:
         dry = prepare_blank(found, error)
         show_costs(estimate_study(dry, worker_count(workers), "lines"), json)
+
+
+def _missing_methods(folder: Path, workers: int, json: bool, changed: bool) -> None:
+    """What the methods of published tables would take that a run does not have."""
+    from dataclasses import asdict
+
+    from shiftproof.errors import UsageError
+    from shiftproof.runs import open_run
+    from shiftproof.runs.estimate_not_run import estimate_not_run
+
+    if changed:
+        raise UsageError(f"{folder} is a run, which is as it is; leave --set and --scale out")
+    run = open_run(folder, unfinished=True)
+    found = estimate_not_run(run, workers, "lines")
+    if json:
+        show_json({"not_run": [asdict(one) for one in found]})
+    elif found:
+        rows = [
+            [f"{one.table}, {one.dataset}", one.method, one.study, duration(one.seconds), duration(one.most_seconds)]
+            for one in found
+        ]
+        show_table(["published table", "not run", "study", "time", "at most"], rows)
+    else:
+        say("Nothing is missing of the published tables that the run's study names.")

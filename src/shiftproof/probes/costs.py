@@ -16,8 +16,9 @@ from shiftproof.types import Cost
 
 __all__ = ["block_cost", "seconds_a_sample", "step_seconds", "trial_cost"]
 
-_TRIED, _BLOCK, _TRIAL_SECONDS, _LONG_SECONDS = 4, 64, 1.0, 3.0
-"""A trial starts with few samples, and takes more as long as it took less than a second."""
+_TRIED, _BLOCK, _TRIAL_SECONDS, _LONG_SECONDS, _VERY_LONG_SECONDS = 4, 64, 1.0, 3.0, 20.0
+"""A trial starts with few samples, and takes more as long as it took less than a second; a sample that takes very long
+is tried once."""
 _LARGE = 256
 """From here on a batch takes as long as it is large."""
 
@@ -62,8 +63,10 @@ def seconds_a_sample(domain: Domain, seconds_of: Callable[[Domain], float], mode
         return seconds * more / block
 
     with single_threaded():
-        # the first sample also pays what is slow once; where it takes long, it is the whole trial
+        # the first sample also pays what is slow once; where it takes long without that, it is the whole trial
         seconds = seconds_of(domain.subset(np.arange(1)))
+        if _LONG_SECONDS < seconds < _VERY_LONG_SECONDS:
+            seconds = min(seconds, seconds_of(domain.subset(np.arange(1))))
         if seconds > _LONG_SECONDS:
             return in_a_block(seconds, 1)
         while True:

@@ -163,5 +163,7 @@ def _not_run(report: Report) -> list[str]:
     """Cells of published tables that there is nothing of, and claims that need more."""
     lines = [f"- {one.id}: {one.says} ({one.verdict}; {one.why})" for one in report.claims if not one.judged]
     missing = [row for row in report.published if row.ours is None]
-    cells = dict.fromkeys(f"- {row.table}, {row.dataset}, {row.method}: not run" for row in missing)
+    cells = dict.fromkeys(
+        f"- {row.table}, {row.dataset}, {row.method}: not run{f'; {row.takes}' if row.takes else ''}" for row in missing
+    )
     return ["## Not run", "\n".join([*lines, *cells])] if lines or cells else []

@@ -31,15 +31,16 @@ class DryRun:
 
     def trained(self, domain: str) -> int:
         """How many samples of a source are trained on."""
-        return self.outline.counts[domain] - self._held_out(domain)
+        return self.outline.counts[domain] - self.held_out(domain)
 
     def measured(self, data: StudyData, domain: str, probe: Probe) -> int:
         """How many samples of a domain a probe measures."""
-        whole = self._held_out(domain) if data.part(domain) == "held-out" else self.outline.counts[domain]
+        whole = self.held_out(domain) if data.part(domain) == "held-out" else self.outline.counts[domain]
         most = [data.limit, None if probe.cheap else data.first(domain)]
         return min([whole, *(one for one in most if one is not None)])
 
-    def _held_out(self, domain: str) -> int:
+    def held_out(self, domain: str) -> int:
+        """How many samples of a source are not."""
         return round(HELD_OUT * self.outline.counts[domain])
 
 

@@ -82,7 +82,10 @@ def _open_folder(planned: Planned, command: str) -> dict[str, Any]:
     folder = planned.folder
     if planned.begun is not None:
         # another call may have gone on with it until this one had the folder to itself
-        return continue_record(folder)
+        record = continue_record(folder)
+        kept = {key: value for key, value in record["study"].items() if key != "published"}
+        shown = planned.study.to_config().get("published")
+        return {**record, "study": {**kept, **({"published": shown} if shown else {})}}
     foreign = [name for name in ("run.json", "model.safetensors", "models", "evidence") if (folder / name).exists()]
     if foreign == ["run.json"]:
         raise UsageError(f"another call has begun a run in {folder} in the meantime; run the same command again")

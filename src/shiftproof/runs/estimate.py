@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
 
-from shiftproof.domains import Domain, Domains, train_part
+from shiftproof.domains import Domain, Domains, train_part, validation_part
 from shiftproof.execution import Mode, parse_duration, progress_bar
 from shiftproof.objectives import Recipe
 from shiftproof.probes import Probe
@@ -22,12 +23,14 @@ from shiftproof.runs.spec import Study
 from shiftproof.runs.trial import TRIED, trial_domain, wall_seconds
 from shiftproof.training import train
 from shiftproof.training.machine import math_threads
-from shiftproof.training.plateau import planned_recipe
+from shiftproof.training.plateau import expected_steps, planned_recipe
 from shiftproof.training.selection import RADIUS_VOTES, Validation
 
 __all__ = ["StageCost", "StudyCost", "estimate_study", "training_costs"]
 
 PROBE_SECONDS = 2.0
+LONG_SECONDS = 6.0
+"""A first step that takes longer is tried once more, and no further."""
 WARM_UP_STEPS = 3
 
 
@@ -69,8 +72,10 @@ class StudyCost:
     missing: str = ""
 
 
-def estimate_study(study: Study | Prepared | DryRun, workers: int = 1, progress: Mode = "off") -> StudyCost:
-    """Run a few steps of every model and a moment of every probe, and scale up.
+def estimate_study(
+    study: Study | Prepared | DryRun, workers: int = 1, progress: Mode = "off", models: Collection[str] | None = None
+) -> StudyCost:
+    """Run a few steps of every model and a moment of every probe, and scale up; of some `models` alone where told.
 
     Of a study whose data is not here, on blank images of its shape.
     """
@@ -80,8 +85,9 @@ def estimate_study(study: Study | Prepared | DryRun, workers: int = 1, progress:
     costs: list[StageCost] = []
     known: dict[str, list[StageCost]] = {}
     cap = "" if prepared.study.cap is None else f" (the study's cap is {prepared.study.cap})"
-    with progress_bar(f"trying models{cap}", len(prepared.study.models), progress) as bar:
-        for name in prepared.study.models:
+    tried = [name for name in prepared.study.models if models is None or name in models]
+    with progress_bar(f"trying models{cap}", len(tried), progress) as bar:
+        for name in tried:
             bar.advance(0, f"a few steps of {name}")
             alike = _same_cost(prepared, name)
             if alike not in known:
@@ -128,8 +134,7 @@ def _costs(prepared: Prepared, name: str, workers: int, dry: DryRun | None) -> l
 def training_costs(prepared: Prepared, name: str, model: nn.Module, dry: DryRun | None = None) -> list[StageCost]:
     """What it takes to train a model once, by a few steps of its training; nothing for one that is not trained."""
     study, sources, spec = prepared.study, prepared.data.sources_of(name), prepared.study.models[name]
-    sizes = None if dry is None else [dry.trained(domain) for domain in sources.names]
-    costs = [_training_cost(name, "training", spec, model, sources, study.seed, sizes)] if spec.train else []
+    costs = [_training_cost(name, "training", spec, model, sources, study.seed, dry)] if spec.train else []
     if spec.pretrain is not None and first_alike(study, name) == name:
         phase, before = first_phase(spec, spec.pretrain), phase_data(spec.pretrain).sources
         costs.insert(0, _training_cost(name, "pre-training", phase, untrained(phase, before), before, study.seed))
@@ -143,21 +148,24 @@ def _training_cost(
     model: nn.Module,
     sources: Domains,
     seed: int,
-    sizes: list[int] | None = None,
+    dry: DryRun | None = None,
 ) -> StageCost:
     objective = spec.objective
-    # until a plateau: what is expected is the most that it can take
-    recipe = planned_recipe(spec.recipe, sizes or [len(train_part(domain)) for domain in sources])
+    # what a dry run is tried on is smaller than the data
+    sizes = [len(train_part(domain)) if dry is None else dry.trained(domain.name) for domain in sources]
+    held_out = [len(validation_part(domain)) if dry is None else dry.held_out(domain.name) for domain in sources]
+    recipe = planned_recipe(spec.recipe, sizes)
     validation = Validation.of(sources, recipe, spec.rule, objective, seed, model)
     evaluations = -(-recipe.steps // (recipe.evaluate_every or 1))
     trained = recipe.steps * recipe.batch * len(sources) * objective.passes
-    evaluated = evaluations * sum(validation.samples.values())
+    each = validation.samples_each(recipe, model)
+    evaluated = evaluations * sum(min(each, count) for count in held_out)
     votes = RADIUS_VOTES if validation.selects_by == "radius_validation" else 1
     seconds = recipe.steps * _step_seconds(spec, recipe, model, sources, seed) + evaluated * _validation_seconds(
         validation, model
     )
-    passes = trained + evaluated * votes
-    return StageCost(name, stage, passes, passes, seconds, seconds)
+    passes, part = trained + evaluated * votes, expected_steps(recipe, objective.warm_up) / recipe.steps
+    return StageCost(name, stage, round(part * passes), passes, part * seconds, seconds)
 
 
 def _validation_seconds(validation: Validation, model: nn.Module) -> float:
@@ -175,11 +183,16 @@ def _step_seconds(spec: ModelSpec, recipe: Recipe, model: nn.Module, sources: Do
     def seconds_of(steps: int) -> float:
         began = time.perf_counter()
         few = replace(spec.recipe, steps=steps, evaluate_every=steps, until="steps", epochs=Recipe.epochs)
-        train(model, sources, spec.objective, seed=seed, recipe=few, progress="off")
+        # by the last step: a rule that attacks, or takes votes, would take longer than the steps
+        train(model, sources, spec.objective, seed=seed, recipe=few, selection="last", progress="off")
         return time.perf_counter() - began
 
+    first = seconds_of(1)
+    if first > LONG_SECONDS:
+        # all but the step is little beside it; the first one also paid what is slow once
+        return min(first, seconds_of(1))
     # a step of a large model takes seconds, and is told by a few of them
-    few = WARM_UP_STEPS if seconds_of(1) < PROBE_SECONDS else 1
+    few = WARM_UP_STEPS if first < PROBE_SECONDS else 1
     short, steps = seconds_of(few), few + WARM_UP_STEPS
     long = seconds_of(steps)
     while long < PROBE_SECONDS and steps < recipe.steps:

@@ -25,6 +25,7 @@ from shiftproof.runs.distances import read_distances
 from shiftproof.runs.imported import ImportedData, ImportedProbe, describe_imported
 from shiftproof.runs.log_files import certificate_logs
 from shiftproof.runs.model_spec import Member
+from shiftproof.runs.not_run import read_not_run, times_of
 from shiftproof.runs.record import read_record
 from shiftproof.runs.reproduce import write_reproduction
 from shiftproof.runs.spec import Study
@@ -187,7 +188,9 @@ class Run:
             radii=tuple(record.get("radii") or ()),
             distances=read_distances(self.folder),
             claims=self.claims,
-            published=beside_published(self.evidence, study.published, study.only_target),
+            published=beside_published(
+                self.evidence, study.published, study.only_target, times_of(read_not_run(self.folder))
+            ),
             sweeps=sweeps_of(study),
             trained_here=all(spec.train for spec in study.models.values()),
         )

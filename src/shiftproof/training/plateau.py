@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from shiftproof.objectives import Recipe
 
-__all__ = ["DROPS", "MIN_GAIN", "PATIENCE", "Stopped", "find_plateaus", "planned_recipe"]
+__all__ = ["DROPS", "MIN_GAIN", "PATIENCE", "Stopped", "expected_steps", "find_plateaus", "planned_recipe"]
 
 MIN_GAIN = 0.005
 """What counts as a gain: of a mean radius in its own units, of an accuracy half a point."""
@@ -60,3 +61,18 @@ def planned_recipe(recipe: Recipe, sizes: Iterable[int]) -> Recipe:
     epoch = -(-largest // recipe.batch)
     steps = recipe.epochs * epoch if recipe.until == "plateau" else recipe.steps
     return replace(recipe, steps=steps, evaluate_every=recipe.evaluate_every or epoch)
+
+
+def expected_steps(planned: Recipe, warm_up: int = 0) -> int:
+    """Steps that training is expected to take, of a planned recipe: where a plateau ends it, the geometric mean of the
+    fewest and the most, which is no further from the truth, as a factor, than from either.
+
+    >>> recipe = Recipe(until="plateau", epochs=25, batch=100, evaluate_every=None)
+    >>> expected_steps(planned_recipe(recipe, [1_000]))
+    158
+    """
+    if planned.until != "plateau":
+        return planned.steps
+    evaluations = PATIENCE * (DROPS + 1) + 1
+    fewest = min(planned.steps, warm_up + evaluations * (planned.evaluate_every or 1))
+    return round(math.sqrt(fewest * planned.steps))

@@ -112,15 +112,18 @@ class Validation:
         """
         whole = [validation_part(domain) for domain in sorted(sources, key=lambda domain: domain.name)]
         validation = cls(whole, rule, objective, seed, layout, recipe.until)
+        count = validation.samples_each(recipe, model)
+        return replace(validation, domains=[_random_part(domain, count, seed) for domain in whole])
+
+    def samples_each(self, recipe: Recipe, model: nn.Module) -> int:
+        """How many samples of a domain are measured at every evaluation, at most, with a recipe that is planned."""
         assert recipe.evaluate_every is not None, "steps are counted out by planned_recipe"
         # one more than there are rows in the history: the clean accuracy of what is kept
         evaluations = -(-recipe.steps // recipe.evaluate_every) + 1
-        trained = 2 * recipe.steps * recipe.batch * objective.passes
-        affordable = trained // (COST_SHARE * evaluations * validation.passes(model))
-        count = max(FEWEST_RADII if validation.selects_by == "radius_validation" else FEWEST, affordable)
-        if validation.selects_by == "robust_validation":
-            count = min(count, ROBUST_SAMPLES)
-        return replace(validation, domains=[_random_part(domain, count, seed) for domain in whole])
+        trained = 2 * recipe.steps * recipe.batch * self.objective.passes
+        affordable = trained // (COST_SHARE * evaluations * self.passes(model))
+        count = max(FEWEST_RADII if self.selects_by == "radius_validation" else FEWEST, affordable)
+        return min(count, ROBUST_SAMPLES) if self.selects_by == "robust_validation" else count
 
     @property
     def selects_by(self) -> str:

@@ -53,7 +53,7 @@ def check_claims(
     for place, table in enumerate(published):
         try:
             table.check()
-            if table.domain is None and domain is None:
+            if table.domain is None and domain is None and table.methods:
                 raise UsageError("the study has no target, or several; say which with 'domain'")
             for method in table.methods.values():
                 _check_side(Metric("acr"), Side(method.model, "", method.by), certifiers, any_number=method.by is None)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_serializer, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from shiftproof.errors import UnknownName, UsageError
 from shiftproof.evidence import Evidence
@@ -20,7 +28,18 @@ from shiftproof.report.claims.form import ByOption, refuse
 from shiftproof.report.claims.sides import Metric, Side
 from shiftproof.types import Estimate
 
-__all__ = ["Published", "PublishedNumber", "PublishedRow", "beside_published", "published_figure", "read_document"]
+__all__ = [
+    "Published",
+    "PublishedNumber",
+    "PublishedRow",
+    "TableKey",
+    "beside_published",
+    "published_figure",
+    "read_document",
+]
+
+TableKey = tuple[str, str, str]
+"""A document, a table of it and a data set of that."""
 
 _UNITS = {"certified accuracy %": ("certified", 0.01), "accuracy %": ("accuracy", 0.01), "ACR": ("acr", 1.0)}
 """What tables call a figure: our word for it, and what its unit is of ours. Others are not compared."""
@@ -96,7 +115,8 @@ class PublishedMethod(BaseModel):
 class Published(BaseModel):
     """A data set of a published table, the domain of the study that it is compared with, and its methods.
 
-    `methods` are by their name in the document; without `domain`, the study's only target is meant.
+    `methods` are by their name in the document; without `domain`, the study's only target is meant. Of a data set that
+    another study has, `study` names it, and there are no methods: its figures are shown as not run.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -105,7 +125,23 @@ class Published(BaseModel):
     table: str
     dataset: str
     domain: str | None = None
-    methods: dict[str, PublishedMethod] = Field(min_length=1)
+    methods: dict[str, PublishedMethod] = Field(default_factory=dict)
+    study: str | None = None
+
+    @model_validator(mode="after")
+    def _here_or_elsewhere(self) -> Self:
+        if bool(self.methods) == (self.study is not None):
+            raise refuse("a published table needs 'methods', or the 'study' that has them, and not both")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_gaps(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in write(self).items() if value not in (None, {})}
+
+    @property
+    def key(self) -> TableKey:
+        """The document, the table and the data set."""
+        return self.document, self.table, self.dataset
 
     def numbers(self, method: str) -> list[PublishedNumber]:
         """The figures of a method, in the order of the table."""
@@ -134,7 +170,8 @@ class Published(BaseModel):
 class PublishedRow:
     """A published figure beside ours; `ours` is None where the study did not measure it.
 
-    `metric` is our word: accuracy, certified or acr; `level` is the radius of a certified accuracy.
+    `metric` is our word: accuracy, certified or acr; `level` is the radius of a certified accuracy. Of a method that
+    was not run, `takes` says how long that would take, where somebody has asked.
     """
 
     document: str
@@ -147,37 +184,37 @@ class PublishedRow:
     ours: Estimate | None
     model: str
     domain: str
+    takes: str = ""
 
 
 def beside_published(
-    evidence: Evidence, published: Sequence[Published], domain: str | None = None
+    evidence: Evidence,
+    published: Sequence[Published],
+    domain: str | None = None,
+    takes: Mapping[tuple[TableKey, str], str] | None = None,
 ) -> list[PublishedRow]:
     """Every published figure of a study's tables, with ours beside it if there is one; `domain` is where none is named.
 
-    Methods of a table that the study does not have are rows without.
+    Methods of a table that the study does not have are rows without; `takes` says how long they would take.
     """
-    figures, rows = Figures(evidence), []
+    figures, rows, takes = Figures(evidence), list[PublishedRow](), takes or {}
     for one in published:
         for method, number, metric, side in _mapped(one, domain):
             ours: Estimate | None = None
             # what was not measured at this scale is a row that lacks it
             with suppress(UsageError):
                 ours = figures.find(metric, side).estimate
+            how_long = "" if ours is not None else takes.get((one.key, method), "")
             rows.append(
                 PublishedRow(
-                    *(one.document, one.table, one.dataset, method, number.kind, number.level, number.value, ours),
-                    *(side.model, side.domain),
+                    *(*one.key, method, number.kind, number.level, number.value, ours),
+                    *(side.model, side.domain, how_long),
                 )
             )
         rows += [
             PublishedRow(
-                one.document,
-                *(number.table, number.dataset, number.method, number.kind),
-                number.level,
-                number.value,
-                None,
-                "",
-                "",
+                *(*one.key, number.method, number.kind, number.level, number.value, None),
+                *("", "", takes.get((one.key, number.method), "")),
             )
             for number in read_document(one.document)
             if (number.table, number.dataset) == (one.table, one.dataset) and number.method not in one.methods

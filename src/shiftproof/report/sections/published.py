@@ -45,7 +45,8 @@ class BesidePublished(Section):
         """What stands beside what."""
         return [
             "Upper figures are ours, with 95 % intervals over samples and training seeds; below them, in brackets, "
-            "stands what was published, as it was printed. What the study did not measure is called not run.",
+            "stands what was published, as it was printed. What the study did not measure is called not run, with what "
+            "it would take where that was asked for (shiftproof estimate RUN).",
             *self.report.seed_words,
         ]
 
@@ -77,8 +78,11 @@ def _table(caption: str, rows: Sequence[PublishedRow]) -> Table:
     for method in dict.fromkeys(row.method for row in rows):
         by_column = {(row.metric, row.level): row for row in rows if row.method == method}
         cells = [_cell(by_column[column]) if column in by_column else Cell("") for column in columns]
-        model = next(iter(by_column.values())).model
-        shown.append(Row([Cell(method, () if model in ("", method) else (model,), strong=True), *cells]))
+        row = next(iter(by_column.values()))
+        words = tuple(one for one in (row.model, row.takes) if one not in ("", method))
+        shown.append(
+            Row([Cell(method, words, f"{method} ({row.takes})" if row.takes else method, strong=True), *cells])
+        )
     return Table(
         "published", [Heading("method"), *heads], shown, Records(_COLUMNS, [_record(row) for row in rows]), caption
     )
