@@ -138,6 +138,20 @@ class TestVerdicts:
         assert "the reverse is true" in reverse.why
         assert "less than the 0.6 that matter" in small.why
 
+    def test_shares_differ_by_no_more_than_all(self) -> None:
+        """Trainings that differ much, and models that differ by all: limits stay within 100 points."""
+        made = [
+            clean(m, s, np.arange(100) < share)
+            for m, shares in (("a", (100, 100, 70)), ("b", (0, 0, 30)))
+            for s, share in enumerate(shares)
+        ]
+        one, other = judge(Evidence(made), {}, {"above": 0.05})
+        for outcome, most in ((one, 1.0), (other, 0.95)):
+            (part,) = outcome.parts
+            assert part.difference is not None
+            assert part.difference.high == pytest.approx(most)
+            assert part.difference.low < part.difference.value < part.difference.high
+
     def test_numbers_and_figures(self, evidence: Evidence) -> None:
         one, other = judge(evidence, {"above": 0.7, "effect": 0.0}, {"above": 0.9})
         assert (one.verdict, other.verdict) == ("supported", "contradicted")

@@ -94,6 +94,11 @@ COMPARED = "metric: accuracy, model: gray, above: plain"
         ),
         (claim("metric: acr, model: gray, above: {}, effect: 0"), "it says nothing to compare with"),
         (
+            claim("metric: accuracy, model: gray, above: {model: [plain, plain]}, effect: 0"),
+            "it names the model 'plain' twice",
+        ),
+        (claim("metric: accuracy, model: gray, above: {domain: []}, effect: 0"), "should have at least 1 item"),
+        (
             claim("metric: acr, by: latent-margin, model: gray, above: plain, effect: 0"),
             "is certified by randomized-smoothing",
         ),

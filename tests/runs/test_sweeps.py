@@ -239,3 +239,15 @@ def test_a_run_that_lacks_evidence_of_a_seed_is_verified_without_a_crash(swept: 
     next((tmp_path / "run" / "evidence" / "votes-0").rglob("clean*.parquet")).unlink()
     codes = {one.code for one in verify_folder(tmp_path / "run", seed=0, part=2) if one.level == "fail"}
     assert codes == {"rows-missing"}
+
+
+@pytest.mark.parametrize("path", ["training.lr", "models.a.training.lr"])
+def test_setting_what_is_swept_over_is_refused(path: str) -> None:
+    own = "data: colored-digits\nmodels: {a: {model: mlp, vary: {training.lr: [0.1, 0.01]}}, b: {model: mlp}}\n"
+    with pytest.raises(UsageError, match="would have no effect there, because the model 'a' sweeps over training.lr"):
+        parse_study(own, "s", "s", [f"{path}=0.5"])
+    assert parse_study(own, "s", "s", ["models.b.training.lr=0.5"]).models["b"].recipe.lr == 0.5
+    assert parse_study(own, "s", "s", ["training.steps=5"]).models["a, lr 0.1"].recipe.steps == 5
+    shared = "data: colored-digits\nvary: {training.lr: [0.1, 0.01]}\nmodels: {a: {model: mlp}}\n"
+    with pytest.raises(UsageError, match="because the study sweeps over training.lr"):
+        parse_study(shared, "s", "s", ["training.lr=0.5"])

@@ -134,7 +134,9 @@ def _override_all_models(document: dict[str, Any], override: str) -> None:
     Of a study in which some models are pre-trained, `pretrain.training.steps=50` is for those.
     """
     models = document.get("models")
-    key = override.split("=")[0].split(".")[0]
+    path = override.split("=")[0].strip()
+    key = path.split(".")[0]
+    _refuse_swept(document, override, path)
     if key in set(ModelSpec.model_fields) - set(Study.model_fields) and isinstance(models, dict):
         # what is measured as it is has no training to change
         specs = [spec for spec in models.values() if isinstance(spec, dict) and spec.get("train", True)]
@@ -143,6 +145,21 @@ def _override_all_models(document: dict[str, Any], override: str) -> None:
             apply_override(spec, override)
     else:
         apply_override(document, override)
+
+
+def _refuse_swept(document: dict[str, Any], override: str, path: str) -> None:
+    """Refuse to set an option that a sweep would set again."""
+    models = document.get("models")
+    specs = models if isinstance(models, dict) else {}
+    for name, spec in {"": document, **specs}.items():
+        swept = spec.get("vary") if isinstance(spec, dict) else None
+        for option in swept if isinstance(swept, dict) else ():
+            if path in (str(option), f"models.{name}.{option}"):
+                who = f"the model {name!r} sweeps" if name else "the study sweeps"
+                raise UsageError(
+                    f"--set {_short(override)} would have no effect there, because {who} over {option} (vary); change "
+                    "that in a copy of the study"
+                )
 
 
 def _start_paths_at(base: Path, document: dict[str, Any]) -> None:

@@ -127,17 +127,20 @@ def _difference(one: Comparison, this: Figure, that: Figure | Estimate, seed: in
     if isinstance(that, Estimate):
         number = that.value
         drawn = resample_mean(here.averaged, seed, limits=_limits(this)).less(number)
-        return lambda level: over_seeds(drawn.at(level), (here.per_seed - number).tolist())
+        reach = None if this.limits is None else (this.limits[0] - number, this.limits[1] - number)
+        return lambda level: over_seeds(drawn.at(level), (here.per_seed - number).tolist(), reach)
     assert isinstance(one.that, Side)
     if one.metric.needs_certificate and this.ball != that.ball:
         raise UsageError(f"radii of {one.this} are in {this.ball}, those of {one.that} in {that.ball}")
     there = that.values
     both = resample_difference([here.averaged], [there.averaged], seed, limits=_limits(this, that))
+    # shares differ by no more than all
+    reach = None if this.limits is None else (this.limits[0] - this.limits[1], this.limits[1] - this.limits[0])
     if one.this.model != one.that.model:
-        return lambda level: over_seeds(both.at(level), here.per_seed.tolist(), less=there.per_seed.tolist())
+        return lambda level: over_seeds(both.at(level), here.per_seed.tolist(), reach, less=there.per_seed.tolist())
     if this.seeds != that.seeds:
         raise UsageError(f"{one.this} and {one.that} were not measured with the same seeds")
-    return lambda level: over_seeds(both.at(level), (here.per_seed - there.per_seed).tolist())
+    return lambda level: over_seeds(both.at(level), (here.per_seed - there.per_seed).tolist(), reach)
 
 
 def _limits(*sides: Figure) -> tuple[float, float]:

@@ -109,6 +109,10 @@ class Other(_Form):
             raise refuse("it says nothing to compare with: name a number, a model, a domain or a certifier ('by')")
         if named and self.number is not None:
             raise refuse(f"it names a number and a {named[0]}; leave one of them out")
+        for key in ("model", "domain"):
+            names = getattr(self, key) or ()
+            if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+                raise refuse(f"it names the {key} {twice[0]!r} twice", key)
         return self
 
 
