@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from simulated import certified, clean, simulate
 
-from shiftproof.evidence import Evidence
+from shiftproof.evidence import Evidence, Measurement
 from shiftproof.report.claims import Claim, ClaimOutcome, Published, judge_claims, require_claims
 
 STUDIES = 300
@@ -120,6 +120,12 @@ def judge(evidence: Evidence, *fields: dict[str, Any]) -> list[ClaimOutcome]:
     return judge_claims([claim(f"K{i}", **one) for i, one in enumerate(fields)], evidence)
 
 
+def stopped_early(one: Measurement, where: Any) -> Measurement:
+    """The same measurement, of votes that stopped early."""
+    bounds = np.where(where, "sequence", "clopper-pearson").tolist()
+    return Measurement(one.facts, one.table.set_column(one.table.column_names.index("bound"), "bound", [bounds]))
+
+
 class TestVerdicts:
     def test_each_direction(self, evidence: Evidence) -> None:
         said = (
@@ -136,7 +142,36 @@ class TestVerdicts:
         ]
         reverse, small = judge(evidence, {"below": "b"}, {"effect": 0.6})
         assert "the reverse is true" in reverse.why
-        assert "less than the 0.6 that matter" in small.why
+        assert "less than the 60 points that matter" in small.why
+
+    def test_votes_that_stopped_early_support_nothing_that_all_of_them_could_undo(self) -> None:
+        """One network, certified by all votes and by votes that stop on a grid: nothing differs but the rule."""
+        generator = np.random.default_rng(2)
+        stops = {"name": "randomized-smoothing", "noise": "gaussian:0.25", "n": 100_000, "stop": "radii:0,0.5"}
+        made = []
+        for seed in range(3):
+            radii = np.where(generator.random(400) < 0.7, generator.uniform(0, 0.9, 400), -1.0)
+            # what is known when a vote stops: the last radius of the grid that holds
+            stopped = np.where(radii < 0, -1.0, np.where(radii >= 0.5, 0.5, 0.0))
+            early = stopped_early(certified("a", seed, stopped, certifier=stops, alpha=0.001), radii >= 0)
+            made += [early, certified("a", seed, radii, certifier={**stops, "stop": "full"}, alpha=0.001)]
+        by_all, by_few = ({"name": "randomized-smoothing", "stop": rule} for rule in ("full", "radii:0,0.5"))
+        said = {"metric": "acr", "model": "a", "effect": 0.01}
+        above, below, near, far = judge(
+            Evidence(made),
+            {**said, "by": by_all, "above": {"by": by_few}},
+            {**said, "by": by_few, "below": {"by": by_all}},
+            {**said, "by": by_all, "near": {"by": by_few}},
+            {**said, "by": by_all, "above": {"by": by_few}, "effect": 0.6},
+        )
+        assert [one.verdict for one in (above, below, near)] == ["undecided"] * 3
+        assert far.verdict == "contradicted"
+        (part,) = above.parts
+        assert part.difference is not None
+        # plain figures differ by .15: beyond the effect, and within what the grid leaves open
+        assert part.difference.value > 0.1
+        assert part.difference.low < 0
+        assert "stopped early" in above.why
 
     def test_shares_differ_by_no_more_than_all(self) -> None:
         """Trainings that differ much, and models that differ by all: limits stay within 100 points."""
@@ -252,13 +287,11 @@ class TestVerdicts:
         (one,) = judge(Evidence([*evidence, *other]), {"metric": "acr", "above": "c"})
         assert (one.verdict, "those of c on target in linf" in one.why) == ("not measured", True)
 
-    def test_radii_that_are_biased_say_so(self, evidence: Evidence) -> None:
-        table = certified("c", 0, np.ones(400)).table
-        early = table.set_column(table.column_names.index("bound"), "bound", [["sequence"] * 400])
-        made = [certified("c", s, np.ones(400)) for s in range(3)]
-        made = [type(one)(one.facts, early) for one in made]
+    def test_votes_that_stopped_by_an_unknown_rule_decide_nothing(self, evidence: Evidence) -> None:
+        made = [stopped_early(certified("c", s, np.ones(400)), np.ones(400, bool)) for s in range(3)]
         (one,) = judge(Evidence([*evidence, *made]), {"metric": "acr", "model": "c", "above": "a"})
-        assert "sampling for c stopped early" in one.why
+        assert one.verdict == "not measured"
+        assert "votes for c on target stopped early, and the run does not say by which rule" in one.why
 
     def test_what_can_not_be_tested_here(self, evidence: Evidence) -> None:
         needs = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,6 +99,16 @@ COMPARED = "metric: accuracy, model: gray, above: plain"
             "it names the model 'plain' twice",
         ),
         (claim("metric: accuracy, model: gray, above: {domain: []}, effect: 0"), "should have at least 1 item"),
+        (claim(f"{COMPARED}, by: nope, effect: 0"), "unknown certifier 'nope'"),
+        (STUDY.replace("n: 100", "n: 100, stop: 'radii:0,0.5'"), "decides only the radii 0, 0.5"),
+        (
+            STUDY + '  - {document: "001", table: Table 2, dataset: CMNIST, methods: {MACER: plain}}\n',
+            "Table 2, CMNIST is named twice; put its methods together",
+        ),
+        (
+            STUDY + '  - {document: "001", table: Table 2, dataset: CelebA, study: glean-celebs}\n',
+            "line 33: unknown study 'glean-celebs'. Did you mean 'glean-celeba'?",
+        ),
         (
             claim("metric: acr, by: latent-margin, model: gray, above: plain, effect: 0"),
             "is certified by randomized-smoothing",
@@ -151,6 +162,7 @@ def test_a_certificate_that_is_not_told_from_another_is_refused() -> None:
         (claim("metric: corrupted, model: gray, above: plain, effect: 0"), "is about corrupted, which no probe"),
         (STUDY.replace("dataset: CMNIST", "dataset: CMNIST\n    domain: moon"), "there is no domain 'moon'"),
         (claim('metric: "attacked@l2:0.5", model: gray, above: plain, effect: 0'), "is about attacked@l2:0.5"),
+        (claim("metric: certified@2, model: gray, above: plain, effect: 0"), "can be larger than 0.3"),
     ],
 )
 def test_what_will_not_be_measured_is_refused_before_anything_is_trained(text: str, said: str, tmp_path: Path) -> None:
@@ -190,6 +202,16 @@ def test_a_run_judges_the_claims_that_it_began_with(folder: Path) -> None:
         for one in run_study(parse_study(STUDY, "s", "s"), folder, progress="off").findings
         if one.code == "claims-changed"
     ]
+
+
+def test_another_model_beside_a_published_method_is_said(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(folder, copy)
+    changed = run_study(parse_study(STUDY.replace("Gaussian: plain", "Gaussian: gray"), "s", "s"), copy, progress="off")
+    (warning,) = [one for one in changed.findings if one.code == "published-changed"]
+    assert "Table 2, CMNIST" in warning.message
+    (row,) = [one for one in changed.content().published if (one.method, one.metric) == ("Gaussian", "acr")]
+    assert row.model == "gray"
 
 
 def test_page_files_and_figures_beside_published_ones(folder: Path) -> None:

@@ -241,13 +241,22 @@ def test_a_run_that_lacks_evidence_of_a_seed_is_verified_without_a_crash(swept: 
     assert codes == {"rows-missing"}
 
 
-@pytest.mark.parametrize("path", ["training.lr", "models.a.training.lr"])
-def test_setting_what_is_swept_over_is_refused(path: str) -> None:
+@pytest.mark.parametrize(
+    "override",
+    [
+        "training.lr=0.5",
+        "models.a.training.lr=0.5",
+        "training={lr: 0.5}",
+        "models.a.training={lr: 0.5}",
+        "models. a.training. lr=0.5",
+    ],
+)
+def test_setting_what_is_swept_over_is_refused(override: str) -> None:
+    said = "would have no effect on 'a', which is trained with several values of training.lr"
     own = "data: colored-digits\nmodels: {a: {model: mlp, vary: {training.lr: [0.1, 0.01]}}, b: {model: mlp}}\n"
-    with pytest.raises(UsageError, match="would have no effect there, because the model 'a' sweeps over training.lr"):
-        parse_study(own, "s", "s", [f"{path}=0.5"])
+    shared = "data: colored-digits\nvary: {training.lr: [0.1, 0.01]}\nmodels: {a: {model: mlp}}\n"
+    for text in (own, shared):
+        with pytest.raises(UsageError, match=said):
+            parse_study(text, "s", "s", [override])
     assert parse_study(own, "s", "s", ["models.b.training.lr=0.5"]).models["b"].recipe.lr == 0.5
     assert parse_study(own, "s", "s", ["training.steps=5"]).models["a, lr 0.1"].recipe.steps == 5
-    shared = "data: colored-digits\nvary: {training.lr: [0.1, 0.01]}\nmodels: {a: {model: mlp}}\n"
-    with pytest.raises(UsageError, match="because the study sweeps over training.lr"):
-        parse_study(shared, "s", "s", ["training.lr=0.5"])

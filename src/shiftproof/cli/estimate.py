@@ -21,10 +21,11 @@ def command(
     workers: Workers = None,
     json: AsJson = False,
 ) -> None:
-    """Forward passes, time and memory of a study, from a probe of a few seconds; nothing is written.
+    """Forward passes, time and memory of a study, from a few steps of every model and a moment of every probe.
 
-    Where its data is not here, every model is built and every probe tried on blank images of its shape. Of a run: what
-    the methods of its published tables would take that it does not have; its report shows that from then on.
+    Where its data is not here, every model is built and every probe tried on blank images of its shape. Nothing is
+    written. Of a run: what methods of its published tables would take that it does not have, which is kept in the run
+    for its report.
     """
     from shiftproof.errors import DataNotFound
     from shiftproof.runs import find_study
@@ -48,19 +49,29 @@ def _missing_methods(folder: Path, workers: int, json: bool, changed: bool) -> N
 
     from shiftproof.errors import UsageError
     from shiftproof.runs import open_run
-    from shiftproof.runs.estimate_not_run import estimate_not_run
+    from shiftproof.runs.estimate_not_run import estimate_not_run, missing_methods
 
     if changed:
         raise UsageError(f"{folder} is a run, which is as it is; leave --set and --scale out")
     run = open_run(folder, unfinished=True)
     found = estimate_not_run(run, workers, "lines")
+    known = {(one.table_key, one.method) for one in found}
+    unknown = [
+        f"{key[1]}, {key[2]}: {method}"
+        for key, methods in missing_methods(run).items()
+        for method in methods
+        if (key, method) not in known
+    ]
     if json:
-        show_json({"not_run": [asdict(one) for one in found]})
-    elif found:
+        show_json({"not_run": [asdict(one) for one in found], "in_no_study": unknown})
+        return
+    if found:
         rows = [
             [f"{one.table}, {one.dataset}", one.method, one.study, duration(one.seconds), duration(one.most_seconds)]
             for one in found
         ]
         show_table(["published table", "not run", "study", "time", "at most"], rows)
-    else:
+    if unknown:
+        say(f"Not run, and in no study that the run names: {'; '.join(unknown)}.")
+    elif not found:
         say("Nothing is missing of the published tables that the run's study names.")

@@ -47,6 +47,8 @@ def measure(
     requirements, count = [Requirement.parse(text) for text in require or []], worker_count(workers)
     if not isinstance(study, Planned):
         study = plan_run(study, out, workers=count, progress="lines", require=requirements)
+        if study.begun is not None and not estimate:
+            typer.echo(f"continue {study.folder}, {study.done} of {study.pieces} measurements are done", err=True)
     if note:
         typer.echo(note, err=True)
     if estimate:

@@ -198,7 +198,8 @@ Require = Annotated[
         "--require",
         help="Exit 2 unless it holds on every target, or without one on every domain: clean>=0.8 (the model itself), "
         "clean-vote>=0.8 (the smoothed one), attacked@l2:0.5>=0.4, certified@0.5:photo>=0.6, shift@w1=0.1>=0.5 (on "
-        "every distribution that near); 'clean>=0.8 with 95%' asks it of the lower limit.",
+        "every distribution that near), claims (every claim of the study that can be tested is supported); "
+        "'clean>=0.8 with 95%' asks it of the lower limit.",
     ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop, with exit 2, if anything about the data is odd.")]

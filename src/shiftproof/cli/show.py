@@ -179,6 +179,8 @@ def show_claims(claims: Sequence[ClaimOutcome]) -> None:
     from shiftproof.report.sections.claims import short_table
 
     show_page_table(short_table(claims))
+    for one in claims:
+        say(f"{one.id}  {one.says}: {one.verdict}")
 
 
 def show_findings(findings: Iterable[Finding]) -> None:

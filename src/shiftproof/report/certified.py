@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from shiftproof.certification import CERTIFIERS
 from shiftproof.certification.imported import IMPORTED, NOT_STATED, alpha_text
+from shiftproof.certification.sampling.stopping import Stop
 from shiftproof.evidence import Evidence, Measurement, seen_note
 from shiftproof.evidence.certified import NOTHING, curve, mean_credit
 from shiftproof.evidence.titles import certificate_titles
@@ -187,6 +189,31 @@ class Series:
     def radii(self) -> Values:
         """The radius of each sample that is certified and right, 0 for the others: their mean is the average radius."""
         return self.repeats.values(lambda one: np.maximum(readable_radii(_earned(one), self.norm), 0.0))
+
+    @cached_property
+    def reachable_radii(self) -> Values | None:
+        """What all votes could have given, at most, where sampling stopped early; else the radii that were certified.
+
+        None where the measurement does not say by which rule it stopped, as those of earlier versions.
+        """
+        config = self.repeats.fact("certifier")
+        known = isinstance(config, Mapping) and str(config.get("name")) in CERTIFIERS
+        certifier = CERTIFIERS.make(config) if known else None
+        stop = getattr(certifier, "stop", None)
+        if not self.biased:
+            return self.radii
+        if certifier is None or not isinstance(stop, Stop):
+            return None
+        # with more classes it would be smaller
+        largest = certifier.largest_radius(2)
+
+        def most(one: Measurement) -> FloatArray:
+            radii = _earned(one)
+            # what abstained might have been certified; what was wrong stays so
+            open_to_more = (one["bound"] == "sequence") & (one["correct"] | (one["prediction"] < 0)) & ~one["skipped"]
+            return np.where(open_to_more, stop.reach(radii, largest), np.maximum(radii, 0.0))
+
+        return self.repeats.values(most)
 
     def at(self, radius: float) -> Estimate:
         """Certified accuracy at a radius, with its interval over images."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shiftproof.report.cells import markdown_cell
 from shiftproof.report.certified import Series
 from shiftproof.report.claims.judge import ClaimOutcome
 from shiftproof.report.claims.published import PublishedRow
@@ -33,11 +34,11 @@ def reproduction_files(report: Report, name: str, command: str, compute: str, re
     everything = _all_models(report)
     parts = [
         f"# {report.title}",
-        report.about,
+        *([report.about] if report.about else []),
         f"```sh\n{command}\n```",
         compute,
         *_verdicts(report.claims),
-        *_beside(report.published),
+        *_beside(report.published, report.facts.get("data", "").split(";")[0]),
         "## All models",
         _all_words(report),
         markdown_file([everything]).strip(),
@@ -73,19 +74,26 @@ def _verdicts(claims: Sequence[ClaimOutcome]) -> list[str]:
         for row, one in zip(short.rows, claims, strict=True)
     ]
     words = (
-        "Claims were written into the study, with the smallest effect that matters, before its seeds ran. Supported: "
-        "the whole interval of the difference (95 % unless a claim says otherwise), corrected for the number of "
-        "claims (Holm), lies beyond that effect; contradicted: short of it; undecided: neither."
+        "Claims were written into the study, with the smallest effect that matters, before anything was trained. "
+        "Supported: the whole interval of the difference (95 % unless a claim says otherwise), corrected for the "
+        "number of claims (Holm), lies beyond that effect; contradicted: short of it; undecided: neither."
     )
     return ["## Verdicts", markdown_file([Table("verdicts", heads, rows)]).strip(), words]
 
 
-def _beside(published: Sequence[PublishedRow]) -> list[str]:
+def _beside(published: Sequence[PublishedRow], data: str) -> list[str]:
     if not published:
         return []
-    parts = ["## Beside the publication", "Ours, and in brackets what was published; intervals are in the CSV files."]
+    words = "Ours, and in brackets what was published; intervals are in the CSV files."
+    if any(row.biased for row in published):
+        words += " A mean radius with + is one at least: votes stopped once every radius of the table was decided."
+    parts = ["## Beside the publication", words]
     for table in published_tables(published):
-        parts += [f"### {table.caption}", markdown_file([table]).strip()]
+        measured = dict.fromkeys(
+            row.domain for row in published if row.ours is not None and f"{row.table}, {row.dataset}" == table.caption
+        )
+        where = f"Ours: {data}, measured on {', '.join(measured)}." if measured else ""
+        parts += [f"### {table.caption}", *([where] if where else []), markdown_file([table]).strip()]
     ratios = _ratios(published)
     return [*parts, *([markdown_file([ratios]).strip()] if ratios is not None else [])]
 
@@ -103,6 +111,8 @@ def _ratios(published: Sequence[PublishedRow]) -> Table | None:
             if row is best or row.ours is None or best.ours is None:
                 continue
             ours = "-" if row.ours.value <= 0 else f"{best.ours.value / row.ours.value:.2f}"
+            # a radius that is one at least, below the line, makes the ratio one at most
+            ours = f"at most {ours}" if row.biased and not best.biased else f"about {ours}" if best.biased else ours
             compared = f"{best.method} over {row.method}"
             rows.append(
                 Row(
@@ -161,9 +171,14 @@ def _all_words(report: Report) -> str:
 
 def _not_run(report: Report) -> list[str]:
     """Cells of published tables that there is nothing of, and claims that need more."""
-    lines = [f"- {one.id}: {one.says} ({one.verdict}; {one.why})" for one in report.claims if not one.judged]
+    lines = [
+        f"- {markdown_cell(f'{one.id}: {one.says} ({one.verdict}; {one.why})')}"
+        for one in report.claims
+        if not one.judged
+    ]
     missing = [row for row in report.published if row.ours is None]
     cells = dict.fromkeys(
-        f"- {row.table}, {row.dataset}, {row.method}: not run{f'; {row.takes}' if row.takes else ''}" for row in missing
+        f"- {row.table}, {row.dataset}, {row.method}: not run{f'; {markdown_cell(row.takes)}' if row.takes else ''}"
+        for row in missing
     )
     return ["## Not run", "\n".join([*lines, *cells])] if lines or cells else []

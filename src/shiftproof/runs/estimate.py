@@ -14,13 +14,14 @@ from shiftproof.domains import Domain, Domains, train_part, validation_part
 from shiftproof.execution import Mode, parse_duration, progress_bar
 from shiftproof.objectives import Recipe
 from shiftproof.probes import Probe
+from shiftproof.runs.budget import ENDING
 from shiftproof.runs.cells import cell_threads, cells_at_once
 from shiftproof.runs.dry_run import DryRun
 from shiftproof.runs.model_spec import ModelSpec
 from shiftproof.runs.prepare import Prepared, prepare_study
 from shiftproof.runs.pretraining import first_alike, first_phase, phase_data, untrained
 from shiftproof.runs.spec import Study
-from shiftproof.runs.trial import TRIED, trial_domain, wall_seconds
+from shiftproof.runs.trial import SPAWN, TRIED, trial_domain, wall_seconds
 from shiftproof.training import train
 from shiftproof.training.machine import math_threads
 from shiftproof.training.plateau import expected_steps, planned_recipe
@@ -94,6 +95,10 @@ def estimate_study(
                 known[alike] = _costs(prepared, name, workers, dry)
             costs += [replace(one, model=name) for one in known[alike]]
             bar.advance(note=name)
+    if models is None:
+        # workers are started to train and to measure
+        besides = ENDING + (2 * SPAWN if cells_at_once(prepared.study, workers) > 1 else 0.0)
+        costs.append(StageCost("all", "starting, and the report", 0, 0, besides, besides))
     return StudyCost(
         costs,
         sum(cost.forward_passes for cost in costs),

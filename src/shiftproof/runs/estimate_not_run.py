@@ -15,7 +15,17 @@ from shiftproof.runs.run import Run
 from shiftproof.runs.spec import Study
 from shiftproof.runs.study_files import find_study
 
-__all__ = ["estimate_not_run", "estimate_or_try_blank"]
+__all__ = ["estimate_not_run", "estimate_or_try_blank", "missing_methods"]
+
+
+def missing_methods(run: Run) -> dict[TableKey, list[str]]:
+    """The methods of published tables that a run does not have."""
+    missing: dict[TableKey, list[str]] = {}
+    for row in beside_published(run.evidence, run.study.published, run.study.only_target):
+        methods = missing.setdefault((row.document, row.table, row.dataset), [])
+        if row.ours is None and row.method not in methods:
+            methods.append(row.method)
+    return missing
 
 
 def estimate_not_run(run: Run, workers: int = 1, progress: Mode = "off") -> list[NotRun]:
@@ -23,12 +33,7 @@ def estimate_not_run(run: Run, workers: int = 1, progress: Mode = "off") -> list
 
     A table that another study has is estimated by that one, at its usual scale. Methods that neither has are left out.
     """
-    missing: dict[TableKey, list[str]] = {}
-    for row in beside_published(run.evidence, run.study.published, run.study.only_target):
-        methods = missing.setdefault((row.document, row.table, row.dataset), [])
-        if row.ours is None and row.method not in methods:
-            methods.append(row.method)
-    found = []
+    missing, found = missing_methods(run), list[NotRun]()
     for table in run.study.published:
         study = run.study if table.study is None else find_study(table.study)
         found += _methods(study, table.key, missing.get(table.key, []), workers, progress)

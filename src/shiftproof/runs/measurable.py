@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from shiftproof.certification import Certifier
@@ -13,7 +14,7 @@ from shiftproof.probes.attack import Attack
 from shiftproof.probes.certify import Certify
 from shiftproof.probes.clean import Clean
 from shiftproof.probes.corrupt import Corrupt
-from shiftproof.report.claims.sides import Side
+from shiftproof.report.claims.sides import Metric, Side
 from shiftproof.report.requirements import Certifiable, Measurable
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.spec import Study
@@ -67,10 +68,46 @@ def check_measured(study: Study, data: StudyData) -> None:
                         f"claim {claim.id} is about {comparison.metric} of {side.model} on {side.domain}, and by what "
                         f"the study measures there is none of it; there is on {known}"
                     )
+                _check_radius(claim.id, comparison.metric, side, probes, len(data.sources.classes))
+
+
+def _check_radius(claim: str, metric: Metric, side: Side, probes: Sequence[Probe], classes: int) -> None:
+    """Refuse a claim about a radius beyond what so many votes can certify."""
+    if metric.kind != "certified" or not metric.size:
+        return
+    meant = [
+        one
+        for probe in probes
+        if isinstance(probe, Certify)
+        for one in probe.settings.values()
+        if side.by is None or side.by.matches(one.to_config())
+    ]
+    largest = max((one.largest_radius(classes) for one in meant), default=math.inf)
+    if metric.size > largest:
+        raise UsageError(
+            f"claim {claim} is about {metric} of {side}, but no radius of {meant[0].title} can be larger than "
+            f"{largest:.4g}; ask for a smaller one, or for more noise samples"
+        )
 
 
 def changed_claims(begun: Study, now: Study) -> list[Finding]:
-    """A warning where a study now makes other claims than the run began with, which are those that are judged."""
+    """Warnings where a study now makes other claims than the run began with, which are those that are judged, or says
+    that other models stand for published methods.
+    """
+    return [*_changed_claims(begun, now), *_changed_tables(begun, now)]
+
+
+def _changed_tables(begun: Study, now: Study) -> list[Finding]:
+    before = {one.key: one for one in begun.published}
+    changed = [one for one in now.published if one.key in before and before[one.key] != one]
+    message = (
+        "since the run began, other models, certificates or domains stand beside "
+        f"{'; '.join(f'{one.table}, {one.dataset}' for one in changed)}: the choice may have been made by the numbers"
+    )
+    return [Finding("warn", "published-changed", message)] if changed else []
+
+
+def _changed_claims(begun: Study, now: Study) -> list[Finding]:
     if begun.claims == now.claims:
         return []
     before, after = ({one.id: one for one in study.claims} for study in (begun, now))

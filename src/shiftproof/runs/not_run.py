@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field
 
-from shiftproof.errors import DataError
-from shiftproof.execution import duration, read_json, write_json
+from shiftproof.execution import duration
 from shiftproof.report.claims.published import TableKey
+from shiftproof.runs.kept import KeptRows
 
 __all__ = ["NotRun", "keep_not_run", "read_not_run", "times_of"]
 
-_FORMAT = "shiftproof-not-run/1"
+
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,8 @@ class NotRun:
     dataset: str
     method: str
     study: str
-    seconds: float
-    most_seconds: float
+    seconds: Seconds
+    most_seconds: Seconds
 
     @property
     def table_key(self) -> TableKey:
@@ -41,32 +43,19 @@ class NotRun:
         return f"about {duration(self.seconds)}{most}, in {self.study}"
 
 
-_ROWS = TypeAdapter(list[NotRun])
+_KEPT = KeptRows("not-run", NotRun, "shiftproof estimate RUN")
 
 
 def keep_not_run(folder: Path, found: Sequence[NotRun]) -> None:
     """Write what was found in place of what was known."""
-    write_json(_path(folder), {"format": _FORMAT, "not run": [asdict(one) for one in found]})
+    _KEPT.write(folder, found)
 
 
 def read_not_run(folder: Path) -> list[NotRun]:
     """What a run knows of what it lacks; nothing where nobody has asked."""
-    path = _path(folder)
-    if not path.is_file():
-        return []
-    document = read_json(path, DataError)
-    try:
-        if document.get("format") != _FORMAT:
-            raise ValueError
-        return _ROWS.validate_python(document["not run"])
-    except (KeyError, ValueError, ValidationError) as error:
-        raise DataError(f"{path} is damaged; remove it, and ask again: shiftproof estimate {folder}") from error
+    return _KEPT.read(folder)
 
 
 def times_of(known: Sequence[NotRun]) -> dict[tuple[TableKey, str], str]:
     """How long every method would take, in words, by its table and name."""
     return {(one.table_key, one.method): one.words for one in known}
-
-
-def _path(folder: Path) -> Path:
-    return folder / "not-run.json"

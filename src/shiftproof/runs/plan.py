@@ -104,9 +104,9 @@ def _as_begun(prepared: Prepared, begun: Mapping[str, Any], folder: Path) -> Pre
     if prepared.study.handed_over:
         words = {key: getattr(stored, key) for key in ("name", "title", "about", "probes", "claims", "published")}
         stored = prepared.study.changed(**words, **({} if stored.prefix is None else {"prefix": stored.prefix}))
+    findings = (*prepared.findings, *changed_claims(stored, prepared.study))
     # which tables figures are shown beside predicts nothing, and may change
     stored = stored.changed(published=prepared.study.published)
-    findings = (*prepared.findings, *changed_claims(stored, prepared.study))
     return replace(prepared, study=stored, data=replace(prepared.data, prefix=stored.prefix), findings=findings)
 
 

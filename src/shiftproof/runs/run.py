@@ -341,11 +341,10 @@ def _describe(config: dict[str, Any], selected: Sequence[dict[str, Any] | None])
 
 
 def _describe_training(config: dict[str, Any]) -> str:
-    recipe = config["recipe"]
+    recipe, objective = config["recipe"], config["objective"]
+    options = ", ".join(f"{name} {_short(value)}" for name, value in objective.items() if name != "name")
+    method = f"{objective['name']} ({options})" if options else objective["name"]
     part = " of the head alone" if recipe.get("part") == "head" else ""
     plateau = recipe.get("until") == "plateau"
     length = f"at most {recipe['epochs']} epochs until a plateau, steps" if plateau else f"{recipe['steps']} steps"
-    return (
-        f"{config['objective']['name']}, {recipe['optimiser']} lr {recipe['lr']:g}, {length}{part} "
-        f"of {recipe['batch']} samples a domain"
-    )
+    return f"{method}, {recipe['optimiser']} lr {recipe['lr']:g}, {length}{part} of {recipe['batch']} samples a domain"

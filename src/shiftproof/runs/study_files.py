@@ -80,6 +80,7 @@ def parse_study(
         raise StudyError(f"{_place(('scales',), shown, lines)}: {error}") from error
     if base is not None:
         _start_paths_at(base, document)
+    _check_other_studies(document, shown, lines)
     for override in overrides:
         _override_all_models(document, override)
     document.setdefault("name", name)
@@ -134,9 +135,7 @@ def _override_all_models(document: dict[str, Any], override: str) -> None:
     Of a study in which some models are pre-trained, `pretrain.training.steps=50` is for those.
     """
     models = document.get("models")
-    path = override.split("=")[0].strip()
-    key = path.split(".")[0]
-    _refuse_swept(document, override, path)
+    before, key = _swept_values(document), override.split("=")[0].split(".")[0]
     if key in set(ModelSpec.model_fields) - set(Study.model_fields) and isinstance(models, dict):
         # what is measured as it is has no training to change
         specs = [spec for spec in models.values() if isinstance(spec, dict) and spec.get("train", True)]
@@ -145,21 +144,27 @@ def _override_all_models(document: dict[str, Any], override: str) -> None:
             apply_override(spec, override)
     else:
         apply_override(document, override)
+    after = _swept_values(document)
+    for place, value in before.items():
+        if place in after and after[place] != value:
+            raise UsageError(
+                f"--set {_short(override)} would have no effect on {place[0]!r}, which is trained with several values "
+                f"of {place[1]} (vary); change that in a copy of the study"
+            )
 
 
-def _refuse_swept(document: dict[str, Any], override: str, path: str) -> None:
-    """Refuse to set an option that a sweep would set again."""
-    models = document.get("models")
-    specs = models if isinstance(models, dict) else {}
-    for name, spec in {"": document, **specs}.items():
-        swept = spec.get("vary") if isinstance(spec, dict) else None
-        for option in swept if isinstance(swept, dict) else ():
-            if path in (str(option), f"models.{name}.{option}"):
-                who = f"the model {name!r} sweeps" if name else "the study sweeps"
-                raise UsageError(
-                    f"--set {_short(override)} would have no effect there, because {who} over {option} (vary); change "
-                    "that in a copy of the study"
-                )
+def _swept_values(document: dict[str, Any]) -> dict[tuple[str, str], Any]:
+    """What a study says of options that a sweep sets again, by model and option."""
+    models, shared = document.get("models"), document.get("vary")
+    found: dict[tuple[str, str], Any] = {}
+    for name, spec in models.items() if isinstance(models, dict) else ():
+        own = spec.get("vary") if isinstance(spec, dict) else None
+        for option in {**(shared if isinstance(shared, dict) else {}), **(own if isinstance(own, dict) else {})}:
+            value: Any = spec
+            for key in str(option).split("."):
+                value = value.get(key) if isinstance(value, dict) else None
+            found[str(name), str(option)] = value
+    return found
 
 
 def _start_paths_at(base: Path, document: dict[str, Any]) -> None:
@@ -177,6 +182,9 @@ def _start_paths_at(base: Path, document: dict[str, Any]) -> None:
 
     if "data" in document:
         document["data"] = moved(document["data"])
+    for table in _other_studies(document).values():
+        if table["study"].endswith((".yaml", ".yml")):
+            table["study"] = str((base / table["study"]).resolve())
     models = document.get("models")
     models = models if isinstance(models, dict) else {}
     for name, spec in models.items():
@@ -186,6 +194,22 @@ def _start_paths_at(base: Path, document: dict[str, Any]) -> None:
             phase = spec.get("pretrain")
             if isinstance(phase, dict) and "data" in phase:
                 spec["pretrain"] = {**phase, "data": moved(phase["data"])}
+
+
+def _other_studies(document: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    """Published tables that another study has, by their place."""
+    tables = document.get("published")
+    named = enumerate(tables) if isinstance(tables, list) else ()
+    return {place: one for place, one in named if isinstance(one, dict) and isinstance(one.get("study"), str)}
+
+
+def _check_other_studies(document: dict[str, Any], shown: str, lines: dict[Location, int]) -> None:
+    """Refuse a published table of a study that there is not: it would be looked for when all else is done."""
+    for place, table in _other_studies(document).items():
+        known, name = list_studies(), table["study"]
+        if name not in known and not (name.endswith((".yaml", ".yml")) and Path(name).is_file()):
+            where = _place(("published", place, "study"), shown, lines)
+            raise StudyError(f"{where}: {UnknownName('study', name, [*known, 'path/to/study.yaml'])}")
 
 
 def _lines(root: yaml.Node | None, shown: str) -> dict[Location, int]:

@@ -81,6 +81,13 @@ class Stop(TextValue, ABC):
         """The radii at which alone certified accuracy counts; None for a rule that asks for none."""
         return None
 
+    def reach(self, radii: FloatArray, largest: float) -> FloatArray:
+        """What the full number of samples could have given, at most, where sampling stopped early at these radii.
+
+        A radius below 0 is of an image without a certificate; `largest` is what no radius exceeds.
+        """
+        return np.full(len(radii), largest)
+
     def __str__(self) -> str:
         return self.spec
 
@@ -132,6 +139,16 @@ class Radii(Stop):
         """All of them."""
         return self.radii
 
+    def reach(self, radii: FloatArray, largest: float) -> FloatArray:
+        """The next asked radius, which was given up; beyond the last one, anything.
+
+        >>> Radii([0, 0.25]).reach(np.array([-1, 0.1, 0.25]), 0.9)
+        array([0.  , 0.25, 0.9 ])
+        """
+        ends = np.array([*self.radii, largest])
+        given_up: FloatArray = ends[np.searchsorted(self.radii, radii, side="right")]
+        return np.maximum(given_up, np.maximum(radii, 0.0))
+
     def decided(self, look: Look) -> Mask:
         """Certified or given up, for every radius. Radius 0 asks for any certificate at all."""
         asked = np.maximum(self.radii, np.nextafter(0, 1))[:, None]
@@ -158,6 +175,10 @@ class Within(Stop):
     def spec(self) -> str:
         """within:0.95, every digit kept."""
         return f"within:{shortest(self.fraction)}"
+
+    def reach(self, radii: FloatArray, largest: float) -> FloatArray:
+        """What the rule projected, at most; 0 where it was hopeless."""
+        return np.minimum(np.maximum(radii, 0.0) / self.fraction, max(largest, float(np.max(radii, initial=0.0))))
 
     def decided(self, look: Look) -> Mask:
         """Near enough, or hopeless."""

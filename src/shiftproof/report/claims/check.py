@@ -9,7 +9,7 @@ from shiftproof.errors import UnknownName, UsageError
 from shiftproof.probes import Probe
 from shiftproof.probes.certify import Certify
 from shiftproof.report.claims.form import Claim, refuse
-from shiftproof.report.claims.published import Published
+from shiftproof.report.claims.published import Published, TableKey
 from shiftproof.report.claims.sides import By, Metric, Side
 from shiftproof.report.requirements import Measurable
 
@@ -50,14 +50,23 @@ def check_claims(
                 if comparison.this == comparison.that:
                     message = f"claim {one.id} compares {comparison.this} with itself"
                     raise refuse(message, *where, comparison.direction)
+    tables: set[TableKey] = set()
     for place, table in enumerate(published):
         try:
             table.check()
+            if table.key in tables:
+                raise UsageError(f"{table.table}, {table.dataset} is named twice; put its methods together")
+            tables.add(table.key)
             if table.domain is None and domain is None and table.methods:
                 raise UsageError("the study has no target, or several; say which with 'domain'")
             for method in table.methods.values():
                 _check_side(Metric("acr"), Side(method.model, "", method.by), certifiers, any_number=method.by is None)
                 _check_norm(method.model, method.by, certifiers)
+            for name, method in table.methods.items():
+                for number in table.numbers(name):
+                    if number.kind == "certified" and (method.by is not None or len(certifiers[method.model]) == 1):
+                        side = Side(method.model, table.domain or domain or "", method.by)
+                        _check_side(Metric("certified", number.level), side, certifiers)
         except UsageError as error:
             raise refuse(f"published: {error}", "published", place) from error
 
@@ -98,10 +107,10 @@ def _certifiers(probes: Sequence[Probe]) -> list[Certifier]:
 def _check_side(metric: Metric, side: Side, certifiers: Certifiers, any_number: bool = False) -> None:
     if side.model not in certifiers:
         raise UnknownName("model", side.model, certifiers)
-    if not metric.needs_certificate or any_number:
-        return
     if side.by is not None:
         _check_by(side.by)
+    if not metric.needs_certificate or any_number:
+        return
     planned = certifiers[side.model]
     meant = [one for one in planned if side.by is None or side.by.matches(one.to_config())]
     if not meant:

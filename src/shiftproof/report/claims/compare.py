@@ -11,6 +11,8 @@ from shiftproof.errors import UsageError
 from shiftproof.report.claims.figures import Figure, Figures
 from shiftproof.report.claims.published import Published, published_figure
 from shiftproof.report.claims.sides import Comparison, Side
+from shiftproof.report.estimates import Values
+from shiftproof.report.tables import points
 from shiftproof.statistics import over_seeds, p_value, resample_difference, resample_mean
 from shiftproof.types import Estimate
 
@@ -120,25 +122,48 @@ def opposes(one: Comparison, found: Estimate) -> bool:
 def _difference(one: Comparison, this: Figure, that: Figure | Estimate, seed: int) -> Interval:
     """This less that, with an interval of any level.
 
+    Where votes stopped early, a radius is a lower bound: the interval reaches from where this side is as certified and
+    the other at its most, to the reverse.
+    """
+    if isinstance(that, Figure) and one.metric.needs_certificate and this.ball != that.ball:
+        raise UsageError(f"radii of {one.this} are in {this.ball}, those of {one.that} in {that.ball}")
+    limits = _limits(this, *([that] if isinstance(that, Figure) else []))
+    there, there_most = (that.value, that.value) if isinstance(that, Estimate) else (that.values, that.most)
+    shares, paired = this.limits is not None, isinstance(that, Figure) and this.seeds == that.seeds
+    usual = _interval(one, this.values, there, limits, shares, paired, seed)
+    if this.reachable is None and (isinstance(that, Estimate) or that.reachable is None):
+        return usual
+    least = _interval(one, this.values, there_most, limits, shares, paired, seed)
+    most = _interval(one, this.most, there, limits, shares, paired, seed)
+    return lambda level: replace(usual(level), low=least(level).low, high=most(level).high)
+
+
+def _interval(
+    one: Comparison,
+    here: Values,
+    there: Values | float,
+    limits: tuple[float, float],
+    shares: bool,
+    paired: bool,
+    seed: int,
+) -> Interval:
+    """The difference of two sides, each of which is known.
+
     Samples are drawn together where both sides measured the same. Trainings of two models are independent; two
     measurements of one model share theirs, so that the differences of every seed are what varies.
     """
-    here = this.values
-    if isinstance(that, Estimate):
-        number = that.value
-        drawn = resample_mean(here.averaged, seed, limits=_limits(this)).less(number)
-        reach = None if this.limits is None else (this.limits[0] - number, this.limits[1] - number)
-        return lambda level: over_seeds(drawn.at(level), (here.per_seed - number).tolist(), reach)
+    low, high = limits
+    if isinstance(there, float):
+        drawn = resample_mean(here.averaged, seed, limits=limits).less(there)
+        reach = (low - there, high - there) if shares else None
+        return lambda level: over_seeds(drawn.at(level), (here.per_seed - there).tolist(), reach)
     assert isinstance(one.that, Side)
-    if one.metric.needs_certificate and this.ball != that.ball:
-        raise UsageError(f"radii of {one.this} are in {this.ball}, those of {one.that} in {that.ball}")
-    there = that.values
-    both = resample_difference([here.averaged], [there.averaged], seed, limits=_limits(this, that))
+    both = resample_difference([here.averaged], [there.averaged], seed, limits=limits)
     # shares differ by no more than all
-    reach = None if this.limits is None else (this.limits[0] - this.limits[1], this.limits[1] - this.limits[0])
+    reach = (low - high, high - low) if shares else None
     if one.this.model != one.that.model:
         return lambda level: over_seeds(both.at(level), here.per_seed.tolist(), reach, less=there.per_seed.tolist())
-    if this.seeds != that.seeds:
+    if not paired:
         raise UsageError(f"{one.this} and {one.that} were not measured with the same seeds")
     return lambda level: over_seeds(both.at(level), (here.per_seed - there.per_seed).tolist(), reach)
 
@@ -149,7 +174,7 @@ def _limits(*sides: Figure) -> tuple[float, float]:
 
 
 def _greatest(figure: Figure) -> float:
-    return max(float(one.values.max()) for one in figure.values.by_seed)
+    return max(float(one.values.max()) for one in figure.most.by_seed)
 
 
 def _too_few(one: Comparison, this: Figure, that: Figure | Estimate) -> str:
@@ -168,7 +193,10 @@ def _too_few(one: Comparison, this: Figure, that: Figure | Estimate) -> str:
 
 
 def _why(one: Comparison, verdict: str, found: Estimate) -> str:
-    reach, effect = f"the difference lies between {found.low:+.3g} and {found.high:+.3g}", f"{one.effect:g}"
+    share = one.metric.is_share
+    low, high = (f"{points(end)}" if share else f"{end:+.3g}" for end in (found.low, found.high))
+    reach = f"the difference lies between {low} and {high}{' points' if share else ''}"
+    effect = f"{100 * one.effect:g} points" if share else f"{one.effect:g}"
     if verdict == "supported":
         return f"{reach}, {f'within {effect}' if one.direction == 'near' else f'all of it beyond {effect}'}"
     if verdict == "undecided":

@@ -22,7 +22,8 @@ __all__ = ["Figure", "Figures"]
 class Figure:
     """A metric of one side, for each training seed.
 
-    `limits` are those of a share, `ball` is the norm and units of radii, `note` what a reader should know of it.
+    `limits` are those of a share, `ball` is the norm and units of radii, `note` what a reader should know of it. Where
+    sampling stopped early, `values` are lower bounds, and `reachable` what all votes could have given at most.
     """
 
     values: Values
@@ -30,6 +31,12 @@ class Figure:
     limits: tuple[float, float] | None
     ball: str = ""
     note: str = ""
+    reachable: Values | None = None
+
+    @property
+    def most(self) -> Values:
+        """The largest that the values can be."""
+        return self.values if self.reachable is None else self.reachable
 
     @cached_property
     def estimate(self) -> Estimate:
@@ -74,8 +81,12 @@ class Figures:
         (one,) = meant
         ball, seeds = f"{one.norm} ({one.units})", tuple(part.fact(TRAIN_SEED) for part in one.repeats.measurements)
         if metric.kind == "acr":
-            note = f"sampling for {side.model} stopped early, so that its radii are biased low" if one.biased else ""
-            return Figure(one.radii, seeds, None, ball, note)
+            if not one.biased:
+                return Figure(one.radii, seeds, None, ball)
+            if one.reachable_radii is None:
+                raise UsageError(f"votes for {side} stopped early, and the run does not say by which rule")
+            note = f"votes for {side} stopped early: the interval counts what all of them could have given"
+            return Figure(one.radii, seeds, None, ball, note, one.reachable_radii)
         assert metric.size is not None
         return Figure(one.values(metric.size), seeds, (0.0, 1.0), ball)
 

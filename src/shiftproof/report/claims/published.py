@@ -171,7 +171,8 @@ class PublishedRow:
     """A published figure beside ours; `ours` is None where the study did not measure it.
 
     `metric` is our word: accuracy, certified or acr; `level` is the radius of a certified accuracy. Of a method that
-    was not run, `takes` says how long that would take, where somebody has asked.
+    was not run, `takes` says which other study has it and how long it would take, as far as that is known. A mean
+    radius that is `biased` is one at least: votes stopped early.
     """
 
     document: str
@@ -185,6 +186,7 @@ class PublishedRow:
     model: str
     domain: str
     takes: str = ""
+    biased: bool = False
 
 
 def beside_published(
@@ -200,21 +202,26 @@ def beside_published(
     figures, rows, takes = Figures(evidence), list[PublishedRow](), takes or {}
     for one in published:
         for method, number, metric, side in _mapped(one, domain):
-            ours: Estimate | None = None
+            ours, biased = None, False
             # what was not measured at this scale is a row that lacks it
             with suppress(UsageError):
-                ours = figures.find(metric, side).estimate
+                figure = figures.find(metric, side)
+                ours, biased = figure.estimate, figure.reachable is not None
             how_long = "" if ours is not None else takes.get((one.key, method), "")
             rows.append(
                 PublishedRow(
                     *(*one.key, method, number.kind, number.level, number.value, ours),
-                    *(side.model, side.domain, how_long),
+                    *(side.model, side.domain, how_long, biased),
                 )
             )
         rows += [
             PublishedRow(
                 *(*one.key, number.method, number.kind, number.level, number.value, None),
-                *("", "", takes.get((one.key, number.method), "")),
+                *(
+                    "",
+                    "",
+                    takes.get((one.key, number.method), "" if one.study is None else f"in {Path(one.study).stem}"),
+                ),
             )
             for number in read_document(one.document)
             if (number.table, number.dataset) == (one.table, one.dataset) and number.method not in one.methods

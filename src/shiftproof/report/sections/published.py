@@ -13,6 +13,7 @@ from shiftproof.types import Estimate
 __all__ = ["BesidePublished", "published_tables"]
 
 _COLUMNS = ("document", "table", "data set", "method", "metric", "radius", "published", "ours", "low", "high", "n")
+_OF_OURS = ("model", "domain", "biased low")
 _NAMES = {"acr": "mean radius", "accuracy": "accuracy"}
 _OURS, _THEIRS = "ours", "published"
 
@@ -37,7 +38,8 @@ class BesidePublished(Section):
         charts: list[Chart] = []
         for (_, table, dataset), rows in _by_table(self.report.published).items():
             certified = [row for row in rows if row.metric == "certified"]
-            if len({row.level for row in certified}) > 2:
+            # a chart of published figures alone would be a reprint
+            if len({row.level for row in certified}) > 2 and any(row.ours is not None for row in certified):
                 charts.append(_chart(f"published-{len(charts) + 1}", f"{table}, {dataset}", certified))
         return charts
 
@@ -46,7 +48,8 @@ class BesidePublished(Section):
         return [
             "Upper figures are ours, with 95 % intervals over samples and training seeds; below them, in brackets, "
             "stands what was published, as it was printed. What the study did not measure is called not run, with what "
-            "it would take where that was asked for (shiftproof estimate RUN).",
+            "it would take where that was asked for (shiftproof estimate RUN). A mean radius with + is one at least: "
+            "votes stopped once every radius of the table was decided.",
             *self.report.seed_words,
         ]
 
@@ -80,12 +83,10 @@ def _table(caption: str, rows: Sequence[PublishedRow]) -> Table:
         cells = [_cell(by_column[column]) if column in by_column else Cell("") for column in columns]
         row = next(iter(by_column.values()))
         words = tuple(one for one in (row.model, row.takes) if one not in ("", method))
-        shown.append(
-            Row([Cell(method, words, f"{method} ({row.takes})" if row.takes else method, strong=True), *cells])
-        )
-    return Table(
-        "published", [Heading("method"), *heads], shown, Records(_COLUMNS, [_record(row) for row in rows]), caption
-    )
+        plain = f"{method} ({'; '.join(words)})" if words else method
+        shown.append(Row([Cell(method, words, plain, strong=True), *cells]))
+    records = Records((*_COLUMNS, *_OF_OURS), [_record(row) for row in rows])
+    return Table("published", [Heading("method"), *heads], shown, records, caption)
 
 
 def _cell(row: PublishedRow) -> Cell:
@@ -93,7 +94,7 @@ def _cell(row: PublishedRow) -> Cell:
     printed = _number(row.published, share)
     if row.ours is None:
         return Cell("not run", (f"({printed})",), f"not run ({printed})")
-    ours = _number(row.ours.value, share)
+    ours = f"{_number(row.ours.value, share)}{'+' if row.biased else ''}"
     return Cell(ours, (_limits(row.ours, share), f"({printed})"), f"{ours} ({printed})")
 
 
@@ -108,7 +109,8 @@ def _limits(e: Estimate, share: bool) -> str:
 
 def _record(row: PublishedRow) -> list[object]:
     ours = [None] * 4 if row.ours is None else [row.ours.value, row.ours.low, row.ours.high, row.ours.n]
-    return [row.document, row.table, row.dataset, row.method, row.metric, row.level, row.published, *ours]
+    named = [row.document, row.table, row.dataset, row.method, row.metric, row.level, row.published]
+    return [*named, *ours, row.model, row.domain, row.biased]
 
 
 def _chart(name: str, title: str, rows: Sequence[PublishedRow]) -> Chart:
@@ -126,7 +128,8 @@ def _chart(name: str, title: str, rows: Sequence[PublishedRow]) -> Chart:
     ]
     # the legend is that of the lines: of the bands it would be as faint as they are
     colour = {**by_colour("method", methods), "legend": {"symbolType": "circle", "symbolOpacity": 1}}
-    x = numbers_axis("radius", "radius")
+    levels = sorted({row.level for row in rows if row.level is not None})
+    x = {**numbers_axis("radius", "radius"), "axis": {"values": levels, "format": "~g"}}
     limits = {"y": {**share_axis("low", "certified accuracy"), "title": "certified accuracy"}, "y2": {"field": "high"}}
     dash = {
         "field": "whose",

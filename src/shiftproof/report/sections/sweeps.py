@@ -151,7 +151,9 @@ def _chart(name: str, sweep: Sweep, measure: str, points: list[_Point]) -> Chart
     ]
     x: dict[str, Any] = {"field": "value", "type": "quantitative", "title": sweep.name}
     x |= {"scale": {"type": "log"}} if wide else {}
-    x |= {"axis": {"values": sorted({point.value for point in points}), "labelOverlap": True}}
+    # every digit of a value, and powers of ten in short
+    shown = {"format": "~s" if wide else "~g", "labelOverlap": True}
+    x |= {"axis": {"values": sorted({point.value for point in points}), **shown}}
     y: dict[str, Any] = {"field": "share", "type": "quantitative", "title": measure, "scale": {"zero": True}}
     y |= {"axis": {"format": "%"}} if measure == "accuracy" else {}
     colour = by_colour("domain", list(dict.fromkeys(point.domain for point in points)))
