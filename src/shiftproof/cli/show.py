@@ -136,6 +136,9 @@ def show_costs(cost: StudyCost, as_json: bool) -> None:
         [one.model, one.stage, f"{one.forward_passes:,}", duration(one.seconds), duration(one.most_seconds)]
         for one in cost.costs
     ]
+    if cost.besides_seconds:
+        besides = duration(cost.besides_seconds)
+        rows.append(["all", "starting, and the report", "", besides, besides])
     rows.append(["total", "", f"{cost.forward_passes:,}", duration(cost.seconds), duration(cost.most_seconds)])
     show_table(["model", "stage", "forward passes", "time", "at most"], rows)
     if cost.cap_seconds is not None:

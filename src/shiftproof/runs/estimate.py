@@ -60,7 +60,8 @@ class StageCost:
 class StudyCost:
     """What a study takes: its stages, the memory that the trials needed, and the cap in seconds that it has, if any.
 
-    `missing` says which data was not here, so that blank images were tried.
+    `missing` says which data was not here, so that blank images were tried; `besides_seconds` are for starting workers
+    and for the report, and are a part of all seconds.
     """
 
     costs: list[StageCost]
@@ -71,6 +72,7 @@ class StudyCost:
     memory_mb: float
     cap_seconds: float | None = None
     missing: str = ""
+    besides_seconds: float = 0.0
 
 
 def estimate_study(
@@ -95,19 +97,18 @@ def estimate_study(
                 known[alike] = _costs(prepared, name, workers, dry)
             costs += [replace(one, model=name) for one in known[alike]]
             bar.advance(note=name)
-    if models is None:
-        # workers are started to train and to measure
-        besides = ENDING + (2 * SPAWN if cells_at_once(prepared.study, workers) > 1 else 0.0)
-        costs.append(StageCost("all", "starting, and the report", 0, 0, besides, besides))
+    # workers are started to train and to measure
+    besides = ENDING + (2 * SPAWN if cells_at_once(prepared.study, workers) > 1 else 0.0)
     return StudyCost(
         costs,
         sum(cost.forward_passes for cost in costs),
         sum(cost.most_forward_passes for cost in costs),
-        sum(cost.seconds for cost in costs),
-        sum(cost.most_seconds for cost in costs),
+        besides + sum(cost.seconds for cost in costs),
+        besides + sum(cost.most_seconds for cost in costs),
         _peak_memory_mb(),
         None if prepared.study.cap is None else parse_duration(prepared.study.cap),
         "" if dry is None else str(dry.missing),
+        besides,
     )
 
 
