@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shiftproof.cli.measure import measure, worker_count
+from shiftproof.cli.measure import worker_count
 from shiftproof.cli.options import AsJson, Scale, SetOfStudy, Workers
 from shiftproof.cli.show import duration, say, show_costs, show_json, show_table
 
@@ -27,20 +27,13 @@ def command(
     written. Of a run: what methods of its published tables would take that it does not have, which is kept in the run
     for its report.
     """
-    from shiftproof.errors import DataNotFound
     from shiftproof.runs import find_study
-    from shiftproof.runs.dry_run import prepare_blank
-    from shiftproof.runs.estimate import estimate_study
+    from shiftproof.runs.estimate_not_run import estimate_or_try_blank
 
     if (Path(study) / "run.json").is_file():
         _missing_methods(Path(study), worker_count(workers), json, bool(set_ or scale))
         return
-    found = find_study(study, set_ or [], scale)
-    try:
-        measure(found, require=None, estimate=True, workers=workers, json=json)
-    except DataNotFound as error:
-        dry = prepare_blank(found, error)
-        show_costs(estimate_study(dry, worker_count(workers), "lines"), json)
+    show_costs(estimate_or_try_blank(find_study(study, set_ or [], scale), worker_count(workers), "lines"), json)
 
 
 def _missing_methods(folder: Path, workers: int, json: bool, changed: bool) -> None:
