@@ -17,13 +17,13 @@ from shiftproof.types import Estimate
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 WIDTHS = (
-    "<script>onload = () => { const seen = [...document.querySelectorAll('.card')].map(one => "
+    "<script>onload = () => { const seen = [...document.querySelectorAll('.scroll')].map(one => "
     "one.clientWidth + ' ' + one.scrollWidth); document.title = 'widths: ' + seen.join(', ') }</script></body>"
 )
 
 
 HEIGHTS = WIDTHS.replace(
-    "querySelectorAll('.card')].map(one => one.clientWidth + ' ' + one.scrollWidth)",
+    "querySelectorAll('.scroll')].map(one => one.clientWidth + ' ' + one.scrollWidth)",
     "querySelectorAll('td:not(:first-child) small')].map(one => one.clientHeight)",
 )
 
@@ -40,7 +40,7 @@ def page_of(columns: int, about: str = "guaranteed, smoothed classifier", names:
     what = Cell("certified within 2 edits, word-deletion 0.8", (about,))
     figures = [percent_cell(Estimate(0.5, 0.412, 0.588, 100))] * (columns - 1)
     table = Table("wide", heads, [Row([what, *figures], group="a model")])
-    card = SimpleNamespace(heading="", lead=[], pictures=False, blocks=[table], words=[])
+    card = SimpleNamespace(heading="", lead=[], pictures=False, blocks=[table], words=[], folded=False)
     section: Any = SimpleNamespace(title="Tables", cards=lambda: [card])
     report: Any = SimpleNamespace(title="Wide", about="", sections={"wide": section})
     return render_page(report)

@@ -102,12 +102,16 @@ Block = Table | Chart | Badges | Images | Texts | Facts
 
 @dataclass(frozen=True)
 class Card:
-    """A box on the page: a heading, sentences in large print, blocks, and sentences in small print below them."""
+    """A box on the page: a heading, sentences in large print, blocks, and sentences in small print below them.
+
+    One that is `folded` shows its heading until somebody opens it; on paper it is open.
+    """
 
     blocks: Sequence[Block] = ()
     words: Sequence[str] = ()
     heading: str = ""
     lead: Sequence[str] = ()
+    folded: bool = False
 
     @property
     def pictures(self) -> bool:

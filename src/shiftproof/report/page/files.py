@@ -1,25 +1,22 @@
-"""The report as files: one HTML page that opens offline, tables, figures, and all numbers as JSON."""
+"""What a report writes: the page, tables, figures, and all numbers as JSON."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from shiftproof.errors import ConformanceError, UnknownName
 from shiftproof.evidence import slug
 from shiftproof.execution import write_atomically
 from shiftproof.report.chart import Chart
+from shiftproof.report.page.render import render_page
 from shiftproof.report.report import Report
 from shiftproof.report.tables import Table, csv_file, latex_file, markdown_file
 
-__all__ = ["FORMATS", "MORE_FORMATS", "render_page", "write_report"]
+__all__ = ["FORMATS", "MORE_FORMATS", "write_report"]
 
 _TABLES = {"csv": (csv_file, "csv"), "markdown": (markdown_file, "md"), "latex": (latex_file, "tex")}
 _CHARTS: dict[str, tuple[Callable[[Chart], bytes], str]] = {
@@ -80,18 +77,3 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_without_nan(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-@cache
-def _template() -> Any:
-    """The page's template, which takes a part of a second to compile."""
-    environment = Environment(
-        loader=PackageLoader("shiftproof.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    return environment.get_template("page.html.j2")
-
-
-def render_page(report: Report) -> str:
-    """The report as one HTML page that needs nothing else."""
-    page: str = _template().render(report=report, svg=lambda chart: Markup(chart.svg()))
-    return page
