@@ -385,7 +385,8 @@ class TestCorrupted:
         assert found.groups == {"noise": pytest.approx(0.6), "weather": pytest.approx(0.3)}
         assert found.worst == ("snow", pytest.approx(0.2))
         assert found.constants == "cifar"
-        assert corrupted_map([found], "sketch").specification["layer"]
+        (boxes,) = corrupted_map([found], "sketch").panels[0].marks
+        assert boxes.shades == pytest.approx([0.4, 0.2, 0.6])
 
     def test_measure_is_the_mean_by_sample(self) -> None:
         parts = Evidence.concat(self.rows("sketch", fog=43, snow=23))
@@ -404,7 +405,7 @@ class TestMatrix:
         assert matrix.sizes == (0.0, 0.25, 0.5)
         assert matrix.values["unseen"]["m", 0.5] == pytest.approx(0.3)
         assert matrix.values["sources"]["m", 0.0] == pytest.approx(0.9)
-        assert matrix.chart("matrix", "unseen").specification["layer"]
+        assert matrix.chart("matrix", "unseen").panels[0].marks[0].shades == pytest.approx([0.9, 0.6, 0.3])
         assert csv_file(matrix.tables("matrix")).count("\n") == 1 + 2 * 3
 
     def test_one_size_is_no_matrix(self) -> None:

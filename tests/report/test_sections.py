@@ -20,9 +20,11 @@ from shiftproof.cli.show import show_accuracy, show_measures
 from shiftproof.errors import ConformanceError
 from shiftproof.evidence import Column, Evidence, Measurement
 from shiftproof.report import SECTIONS, Report, Section, write_report
-from shiftproof.report.chart import PALETTE, Chart, by_colour, layer, make_chart, numbers_axis, share_axis
+from shiftproof.report.axes import numbers_axis, share_axis
+from shiftproof.report.chart import Chart, Key, Panel, style_of
 from shiftproof.report.claims import Claim, PublishedRow, judge_claims
-from shiftproof.report.page import FORMATS, MORE_FORMATS, render_page
+from shiftproof.report.marks import Dots, Line
+from shiftproof.report.page import FORMATS, render_page
 from shiftproof.report.requirements import Requirement
 from shiftproof.report.sections.sweeps import Sweep
 from shiftproof.report.tables import Cell, Heading, Row, Table, csv_file, latex_file, markdown_file
@@ -211,15 +213,6 @@ def test_every_table_and_chart_is_written_in_every_format(name: str, tmp_path: P
     assert set(json.loads((tmp_path / "report.json").read_text())["sections"]) == set(report.sections)
 
 
-def test_formats_on_request(tmp_path: Path) -> None:
-    report = applying("accuracy", tmp_path)
-    assert MORE_FORMATS == ("interactive", "reproduction")
-    (page,) = write_report(report, tmp_path, ["interactive"])
-    assert page == tmp_path / "figures" / "accuracy.html"
-    # its scripts are in it: it opens offline
-    assert '<script src="http' not in page.read_text()
-
-
 @pytest.fixture
 def plug_in(monkeypatch: pytest.MonkeyPatch) -> type[Section]:
     monkeypatch.setattr(SECTIONS, "_entries", {entry.name: entry for entry in SECTIONS})
@@ -242,9 +235,11 @@ def plug_in(monkeypatch: pytest.MonkeyPatch) -> type[Section]:
             return [Table("worst-class", [Heading("model"), Heading("worst")], rows)]
 
         def charts(self) -> list[Chart]:
-            values = [{"model": "m", "x": 1, "share": 0.5}]
-            axes = {"x": numbers_axis("x", "x"), "y": share_axis("share", "share")}
-            return [make_chart("worst-class", [layer(values, "circle", **axes, color=by_colour("model", ["m"]))])]
+            style = style_of(["m"])["m"]
+            panel = Panel(
+                [Dots([(1.0, 0.5)], style, ("m",), ["<half>"])], numbers_axis("x", [0, 2]), share_axis("share")
+            )
+            return [Chart("worst-class", [panel], [Key("m", style)])]
 
     return WorstClass
 
@@ -254,7 +249,8 @@ def test_a_section_of_a_plug_in_is_in_page_tables_figures_and_json(plug_in: type
     assert list(report.sections).index("worst-class") == list(report.sections).index("measures") + 1
     write_report(report, tmp_path)
     page = (tmp_path / "report.html").read_text()
-    assert "<h2>The &lt;worst&gt; class</h2>" in page
+    assert "The &lt;worst&gt; class</h2>" in page
+    assert "<title>&lt;half&gt;</title>" in page
     assert "Measured on clean samples." in page
     assert (tmp_path / "tables" / "worst-class.csv").read_text() == 'model,worst\nm,"\'=dog, of two"\n'
     assert (tmp_path / "tables" / "worst-class.tex").is_file()
@@ -329,12 +325,14 @@ def score_report(**noise: float) -> Report:
 
 def test_charts_of_predictions_have_the_same_axes_and_show_where_they_are_exact() -> None:
     _, *charts = score_report(source=0.1, target=3.0).sections["scores"].charts()
-    lines, dots = zip(*(chart.specification["layer"] for chart in charts), strict=True)
-    scales = [str(part["encoding"][axis]["scale"]) for part in (*lines, *dots) for axis in ("x", "y")]
-    assert len(set(scales)) == 1
-    numbers = [row[name] for part in dots for row in part["data"]["values"] for name in ("truth", "predicted")]
-    assert [row["truth"] for row in lines[0]["data"]["values"]] == [min(numbers), max(numbers)]
-    assert all(row["truth"] == row["predicted"] for row in lines[0]["data"]["values"])
+    panels = [panel for chart in charts for panel in chart.panels]
+    axes = [(axis.low, axis.high) for panel in panels for axis in (panel.x, panel.y)]
+    numbers = [number for panel in panels for dot in panel.marks[1].points for number in dot]
+    assert len(panels) == 2
+    assert len(numbers) == 2 * 2 * N
+    assert set(axes) == {(min(numbers), max(numbers))}
+    for panel in panels:
+        assert panel.marks[0].points == [(end, end) for end in axes[0]]
 
 
 class TestVerdictOfNumbers:
@@ -374,19 +372,15 @@ def of_targets(section: str, *targets: str, models: tuple[str, ...] = ("m",)) ->
     return report_of(Evidence(rows), targets=targets, labels=labels)
 
 
-def looks(chart: Chart, line: str, *without: str) -> dict[str, tuple[str, ...]]:
-    """The colour, dash and shape of each line of a chart, by the name of what it shows."""
-    encodings = [part["encoding"] for part in chart.specification["layer"]]
-    found = {}
-    for row in chart.specification["layer"][0]["data"]["values"]:
-        drawn = []
-        for channel in ("color", "strokeDash", "shape"):
-            if channel not in without and (told := next((one[channel] for one in encodings if channel in one), None)):
-                scale = told["scale"]
-                place = scale["domain"].index(row[told["field"]])
-                drawn.append(str(scale.get("range", PALETTE)[place]))
-        found[f"{row['model']} {row[line]}" if "model" in row else row[line]] = tuple(drawn)
-    return found
+def lines_of(chart: Chart) -> list[Line]:
+    """The lines of a chart of one panel."""
+    (panel,) = chart.panels
+    return [mark for mark in panel.marks if isinstance(mark, Line)]
+
+
+def shown_dots(chart: Chart) -> list[Dots]:
+    """Its dots, without those that are for the pointer alone."""
+    return [mark for mark in chart.panels[0].marks if isinstance(mark, Dots) and not mark.hidden]
 
 
 TARGETS = tuple(f"target-{i}" for i in range(8))
@@ -398,47 +392,46 @@ class TestLinesOfSeveralTargets:
     @pytest.mark.parametrize("models", [("m",), ("m", "other")])
     def test_certified(self, models: tuple[str, ...]) -> None:
         (chart,) = of_targets("certified", *TARGETS, models=models).sections["certified"].charts()
-        for without in ((), ("color",)) if len(models) == 1 else ((),):
-            drawn = looks(chart, "role", *without)
-            assert len(drawn) == len(set(drawn.values())) == len(models) * 9
+        lines = lines_of(chart)
+        assert len(lines) == len(models) * 9
+        looks = {(one.style.colour, one.style.dash, one.style.shape) for one in lines}
+        assert len(looks) == len(lines)
+        if len(models) == 1:
+            # in black and white
+            assert len({(one.style.dash, one.style.shape) for one in lines}) == len(lines)
         svg = chart.svg()
         for name in (*(f"{target}, unseen" for target in TARGETS), "source"):
             assert f">{name}</text>" in svg
 
     def test_attacked(self) -> None:
         (chart,) = of_targets("attacked", *TARGETS).sections["attacked"].charts()
-        drawn = looks(chart, "domain", "color")
-        assert len(drawn) == len(set(drawn.values())) == 9
-        assert drawn["photo"][0] == "[5, 4]"
+        lines = {one.of[0]: one.style for one in lines_of(chart)}
+        assert set(lines) == {"photo", *TARGETS}
+        assert len({(style.dash, style.shape) for style in lines.values()}) == 9
+        assert lines["photo"].dash == (5, 4)
         assert all(f">{name}</text>" in chart.svg() for name in ("photo", *TARGETS))
 
     def test_dots_are_few_and_not_on_each_other(self) -> None:
         (chart,) = of_targets("certified", "sketch", "cartoon").sections["certified"].charts()
-        lines, dots = (part["data"]["values"] for part in chart.specification["layer"])
-        places = [
-            {row["radius"] for row in dots if row["role"] == role} for role in ("sketch, unseen", "cartoon, unseen")
-        ]
-        assert not places[0] & places[1]
-        assert 8 * len(dots) < len(lines)
+        dots = {one.of[1]: [x for x, _ in one.points] for one in shown_dots(chart)}
+        assert not set(dots["sketch, unseen"]) & set(dots["cartoon, unseen"])
+        lines = sum(len(one.points) for one in lines_of(chart))
+        assert 8 * sum(map(len, dots.values())) < lines
 
     def test_one_target_needs_no_dots(self) -> None:
         (chart,) = of_targets("certified", "sketch").sections["certified"].charts()
-        (lines,) = chart.specification["layer"]
-        assert lines["encoding"]["strokeDash"]["scale"] == {"domain": ["unseen", "source"], "range": [[1, 0], [5, 4]]}
-        assert lines["encoding"]["color"]["field"] == "model"
+        assert {one.of: one.style.dash for one in lines_of(chart)} == {("m", "unseen"): (), ("m", "source"): (5, 4)}
+        assert not shown_dots(chart)
+        assert [key.name for key in chart.keys] == ["m", "unseen", "source"]
         assert "solid on the unseen domain, dashed on sources" in chart.words
 
-    def test_edits_have_ticks_at_whole_numbers_and_dashes_in_the_legend(self) -> None:
+    def test_edits_have_ticks_at_whole_numbers_and_dots_there(self) -> None:
         edits = {"norm": "edits", "units": "words inserted, deleted or replaced"}
         rows = [Measurement({**one.facts, **edits}, one.table) for one in of_targets("certified", "sketch").evidence]
         (chart,) = report_of(Evidence(rows)).sections["certified"].charts()
-        lines, dots = chart.specification["layer"]
-        ticks = lines["encoding"]["x"]["axis"]["values"]
+        ticks = [value for value, _ in chart.panels[0].x.ticks]
         assert ticks == list(range(len(ticks)))
-        assert lines["encoding"]["strokeDash"]["legend"]["symbolType"] == "stroke"
-        # dots of the line itself would leave the legend of dashes without its strokes
-        assert "point" not in lines["mark"]
-        assert dots["data"] == lines["data"]
+        assert [one.points for one in shown_dots(chart)] == [one.points for one in lines_of(chart)]
 
     def test_a_band_of_100_points_is_not_mentioned(self) -> None:
         rows = [one.take(np.arange(1)) for one in of_targets("certified", "sketch").evidence]

@@ -22,6 +22,7 @@ from shiftproof.perturbations.balls import as_ball
 from shiftproof.perturbations.corruptions import TEXT
 from shiftproof.perturbations.noise import EmbeddingGaussian, Gaussian, WordDeletion
 from shiftproof.perturbations.text import encode
+from shiftproof.report.marks import Dots, Line
 from shiftproof.runs import efforts
 from shiftproof.runs.audit import audit_study, prepare_audit, usual_certifiers, usual_threats
 from shiftproof.runs.efforts import EFFORTS, _attack, _on_smoothed
@@ -144,10 +145,12 @@ def test_radii_are_whole_numbers_of_edits_up_to_the_cap(audited: Run) -> None:
         *["mean edits"] * 2,
         "abstains",
     ]
-    chart, dots = section.charts()[0].specification["layer"]
+    marks = section.charts()[0].panels[0].marks
+    lines = [mark for mark in marks if isinstance(mark, Line)]
     # what is drawn at k holds up to k, and no farther
-    assert (chart["mark"]["interpolate"], dots["mark"]["type"]) == ("step-before", "point")
-    assert {row["radius"] % 1 for row in chart["data"]["values"]} == {0}
+    assert {line.step for line in lines} == {"before"}
+    assert {x % 1 for mark in marks for x, _ in mark.points} == {0}
+    assert any(isinstance(mark, Dots) and not mark.hidden for mark in marks)
 
 
 def test_the_report_shows_what_the_attack_changed(audited: Run, network: nn.Module) -> None:
@@ -168,7 +171,7 @@ def test_texts_are_escaped_in_the_report(tmp_path: Path, network: nn.Module) -> 
     domain = text_domain("<i>shop</i>", texts, [1, 0, 1, 0], ["negative", "positive"], width=256)
     options = {"threats": "edits:1", "certifiers": [], "corruptions": "none", "seed": 0, "progress": "off"}
     page = sp.audit(network, domain, out=tmp_path / "run", **options).report().read_text()  # type: ignore[arg-type]
-    assert "<script>" not in page
+    assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)" in page
 
 

@@ -16,6 +16,7 @@ from torch import nn
 import shiftproof as sp
 from shiftproof.errors import StudyError, UnknownName, UsageError
 from shiftproof.report import accuracy_table
+from shiftproof.report.marks import Dots
 from shiftproof.runs import parse_study, run_study
 from shiftproof.runs.identity import digest, study_identity
 from shiftproof.runs.run import open_run
@@ -125,9 +126,9 @@ class TestReport:
         assert [content.role_of(name) for name in (*SOURCES, *TARGETS)] == ["source", "source", "unseen", "unseen"]
         (chart,) = content.sections["certified"].charts()
         assert "sources are dashed, and each unseen domain has a line and dots of its own" in chart.words
-        points = json.dumps(chart.specification)
+        hints = " ".join(hint for mark in chart.panels[0].marks if isinstance(mark, Dots) for hint in mark.hints)
         for name in (*SOURCES, *TARGETS):
-            assert f'"{name} ' in points
+            assert f", {name}, " in hints
         assert content.facts["data"] == "rotated-digits; trained on angle=0, angle=30; left out: angle=75, angle=15"
 
     def test_a_finding_for_each_target(self, ran: sp.Run) -> None:

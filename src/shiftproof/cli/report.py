@@ -19,7 +19,7 @@ def command(
         str | None,
         typer.Option(
             "--format",
-            help="html, csv, markdown, latex, svg, png, json, interactive, reproduction (our figures beside published "
+            help="html, csv, markdown, latex, svg, png, json, reproduction (our figures beside published "
             "ones, for the documents of a project); several with commas.",
         ),
     ] = None,

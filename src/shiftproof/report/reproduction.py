@@ -43,7 +43,7 @@ def reproduction_files(report: Report, name: str, command: str, compute: str, re
         _all_words(report),
         markdown_file([everything]).strip(),
         *(["## Figures"] if charts else []),
-        *(f"![{chart.specification.get('title', chart.name)}]({name}/{chart.name}.svg)" for chart in charts),
+        *(f"![{chart.title or chart.name}]({name}/{chart.name}.svg)" for chart in charts),
         *(["## What differs, and why", remarks.strip()] if remarks.strip() else []),
         *_not_run(report),
         "## How it was computed",

@@ -122,7 +122,7 @@ class Card:
 class Section(ABC):
     """A chapter of a report. It is made from the report's evidence and says when it applies.
 
-    Its tables become files (CSV, Markdown, LaTeX) under `tables/`, its charts (SVG, PNG, interactive HTML) under
+    Its tables become files (CSV, Markdown, LaTeX) under `tables/`, its charts (SVG, PNG) under
     `figures/`, what `to_json` gives a key of `report.json`, and its cards a part of the page.
     """
 

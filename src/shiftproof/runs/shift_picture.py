@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from shiftproof.evidence import slug
 from shiftproof.execution import write_atomically
-from shiftproof.report.chart import Chart, by_colour, layer, make_chart, numbers_axis
+from shiftproof.report.axes import numbers_axis
+from shiftproof.report.chart import Chart, Key, Panel, style_of
+from shiftproof.report.marks import Boxes, Mark, Rule, Style
 from shiftproof.runs.shift import Comparison, Shift
 
 __all__ = ["shift_chart", "write_pictures"]
@@ -27,25 +28,27 @@ def shift_chart(comparison: Comparison) -> Chart:
     """
     one = comparison.distance
     sides = {comparison.domain: one.reference_values, comparison.target: one.target_values}
-    x, colour = numbers_axis("value", f"value of the {one.critic} ({one.norm})"), by_colour("domain", list(sides))
-    heights = {
-        "field": "share",
-        "type": "quantitative",
-        "title": "share of samples",
-        "axis": {"format": "%"},
-        "stack": None,
-    }
-    values = list(_bars(comparison))
-    ends = {"x2": {"field": "until"}, "y2": {"datum": 0}}
-    bars = layer(values, {"type": "rect", "opacity": 0.55}, x=x, y=heights, color=colour, **ends)
-    means = [{"domain": name, "value": float(some.mean())} for name, some in sides.items()]
-    layers = [bars, layer(means, {"type": "rule", "strokeWidth": 2}, x=x, color=colour)]
-    words = f"{comparison.sentence}. Lines: means"
+    styles, marks, most = style_of(sides), list[Mark](), 0.0
+    both = np.concatenate([one.reference_values, one.target_values])
+    edges = np.linspace(float(both.min()), float(both.max()) + 1e-9, _BINS + 1)
+    for name, values in sides.items():
+        shares = np.histogram(values, edges)[0] / len(values)
+        full = [(float(a), float(b), float(s)) for a, b, s in zip(edges[:-1], edges[1:], shares, strict=True) if s > 0]
+        hints = [f"{name}, {start:.3g} to {end:.3g}: {share:.1%} of samples" for start, end, share in full]
+        boxes = [(start, end, 0.0, share) for start, end, share in full]
+        marks.append(Boxes(boxes, replace(styles[name], opacity=0.55), (name,), hints))
+        most = max(most, float(shares.max()))
+    marks += [Rule(float(values.mean()), styles[name], (name,), upright=True) for name, values in sides.items()]
+    words, ends = f"{comparison.sentence}. Lines: means", edges.tolist()
     if comparison.ends is not None and math.isfinite(comparison.ends):
-        edge = [{"value": float(one.reference_values.mean()) + comparison.ends}]
-        layers.append(layer(edge, {"type": "rule", "strokeDash": [4, 4], "color": "#1c1917"}, x=x))
+        edge = float(one.reference_values.mean()) + comparison.ends
+        marks.append(Rule(edge, Style(None, (4, 4)), upright=True))
+        ends.append(edge)
         words += f"; dashed: as far from that of {comparison.domain} as the guarantee reaches"
-    return make_chart(f"shift-{slug(comparison.domain)}-{slug(one.norm)}", layers, words=f"{words}.")
+    x = numbers_axis(f"value of the {one.critic} ({one.norm})", ends)
+    panel = Panel(marks, x, numbers_axis("share of samples", [0, most], percent=True, grid=True))
+    keys = [Key(name, style, "dot") for name, style in styles.items()]
+    return Chart(f"shift-{slug(comparison.domain)}-{slug(one.norm)}", [panel], keys, words=f"{words}.")
 
 
 def write_pictures(found: Shift, folder: Path) -> list[Path]:
@@ -56,14 +59,3 @@ def write_pictures(found: Shift, folder: Path) -> list[Path]:
         paths.append(folder / f"{chart.name}.svg")
         write_atomically(paths[-1], chart.svg().encode())
     return paths
-
-
-def _bars(comparison: Comparison) -> Iterator[dict[str, Any]]:
-    one = comparison.distance
-    both = np.concatenate([one.reference_values, one.target_values])
-    edges = np.linspace(float(both.min()), float(both.max()) + 1e-9, _BINS + 1)
-    for name, values in ((comparison.domain, one.reference_values), (comparison.target, one.target_values)):
-        shares = np.histogram(values, edges)[0] / len(values)
-        for start, end, share in zip(edges[:-1], edges[1:], shares, strict=True):
-            if share > 0:
-                yield {"domain": name, "value": float(start), "until": float(end), "share": float(share)}

@@ -24,7 +24,6 @@ _FORMATS = {
     ".md": "markdown",
     ".tex": "latex",
     ".svg": "svg",
-    ".html": "interactive",
 }
 """Formats of a report by the name or ending of their files; pictures of pixels are not compared."""
 

@@ -22,12 +22,11 @@ _TABLES = {"csv": (csv_file, "csv"), "markdown": (markdown_file, "md"), "latex":
 _CHARTS: dict[str, tuple[Callable[[Chart], bytes], str]] = {
     "svg": (lambda chart: chart.svg().encode(), "svg"),
     "png": (Chart.png, "png"),
-    "interactive": (lambda chart: chart.html().encode(), "html"),
 }
 FORMATS = ("html", "csv", "markdown", "latex", "svg", "png", "json")
 """What is written unless told."""
-MORE_FORMATS = ("interactive", "reproduction")
-"""Written on request: charts as pages of their own, each of almost a megabyte; a page beside a publication."""
+MORE_FORMATS = ("reproduction",)
+"""Written on request: a page beside a publication."""
 
 
 def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from shiftproof.report.accuracy import AccuracyTable, domain_heading
-from shiftproof.report.chart import SOFT, Chart, by_domain, intervals, layer, make_chart, share_axis
+from shiftproof.report.axes import share_axis
+from shiftproof.report.chart import Chart
+from shiftproof.report.domain_chart import by_domain
+from shiftproof.report.marks import Rule, Style
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Table
 
@@ -61,30 +64,14 @@ class Accuracy(Section):
 
 def accuracy_chart(table: AccuracyTable, classes: int) -> Chart:
     """Accuracy with 95 % intervals, domains in order, and a dashed line where guessing is."""
-    domains = [domain_heading(domain, table.targets) for domain in table.domains]
-    models = [row.model for row in table.rows]
-    values = [
-        {
-            "model": row.model,
-            "domain": domain_heading(domain, table.targets),
-            "accuracy": e.value,
-            "low": e.low,
-            "high": e.high,
-        }
-        for row in table.rows
-        for domain, e in row.accuracy.items()
-    ]
-    places = by_domain(domains, models)
-    # how many classes there are may not be known of what was imported
-    guess = layer(
-        [{"guess": 1 / classes}] if classes else [],
-        {"type": "rule", "strokeDash": [4, 4], "color": SOFT},
-        y={"field": "guess", "type": "quantitative"},
-    )
-    dots = layer(values, {"type": "circle", "size": 90, "opacity": 1}, **places, y=share_axis("accuracy", "accuracy"))
-    return make_chart(
+    figures = {row.model: row.accuracy for row in table.rows}
+    guess = f"{'; the dashed line is guessing' if classes else ''}"
+    return by_domain(
         "accuracy",
-        [guess, intervals(values, **places), dots],
-        words=f"Dots are measured accuracies, bars 95 % intervals{'; the dashed line is guessing' if classes else ''}.",
-        width=max(420, min(860, 230 * len(domains))),
+        {name: domain_heading(name, table.targets) for name in table.domains},
+        figures,
+        share_axis("accuracy"),
+        words=f"Dots are measured accuracies, bars 95 % intervals{guess}.",
+        # how many classes there are may not be known of what was imported
+        behind=[Rule(1 / classes, Style(None, (4, 4), width=1))] if classes else [],
     )

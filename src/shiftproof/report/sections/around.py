@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
-from shiftproof.report.chart import SOFT, Chart, by_colour, layer, make_chart, numbers_axis, share_axis
+from shiftproof.report.axes import numbers_axis, share_axis
+from shiftproof.report.chart import Chart, Key, Panel, style_of
+from shiftproof.report.marks import Band, Dots, Line, Mark, Rule, Style
 from shiftproof.report.section import SECTIONS, Badge, Badges, Card, Section
 from shiftproof.report.shift import (
     CONFIDENCE,
@@ -244,46 +246,37 @@ def _chart(number: int, series: Sequence[ShiftSeries], distances: Sequence[Known
     """W1 curves: guaranteed as lines, up to the estimate as a band, and what attacks have found as dots."""
     farthest = max([one.first.mean_reach for one in series if math.isfinite(one.first.mean_reach)] or [1.0])
     eps = np.linspace(0, max(farthest, 1e-3) * 1.05, _POINTS)
-    lines, bands, dots = [], [], []
-    names = [_name(one, series) for one in series]
-    for one, name in zip(series, names, strict=True):
+    styles, few = style_of(_name(one, series) for one in series), len(series) <= _MANY
+    bands, lines, dots = list[Mark](), list[Mark](), list[Mark]()
+    for one, (name, style) in zip(series, styles.items(), strict=True):
         low, high, attacked = one.at(eps), one.estimate(eps), one.attacked(eps)
-        lines += [{"curve": name, "eps": float(e), "y": float(v)} for e, v in zip(eps, low, strict=True)]
-        bands += [
-            {"curve": name, "eps": float(e), "y": float(v), "y2": float(w)}
-            for e, v, w in zip(eps, low, high, strict=True)
-        ]
+        points = list(zip(eps.tolist(), low.tolist(), strict=True))
+        hints = [f"{name}, within W1 {x:.3g}: {percent_down(y, 1)} guaranteed" for x, y in points]
+        limits = list(zip(eps.tolist(), low.tolist(), high.tolist(), strict=True))
+        bands.append(Band(limits, replace(style, opacity=0.12), (name,)))
+        lines += [Line(points, style, (name,)), Dots(points, style, (name,), hints, hidden=True)]
         if attacked is not None:
-            dots += [{"curve": name, "eps": float(e), "y": float(v)} for e, v in zip(eps, attacked, strict=True)][::4]
-    few, longest = len(series) <= _MANY, max(map(len, names)) + 4
-    axes = {
-        "x": numbers_axis("eps", f"W1 distance from the domain ({series[0].norm}, {series[0].units})"),
-        "y": share_axis("y", "accuracy"),
-        # a legend that is wider than the chart would shrink it
-        "color": by_colour("curve", names) | {"legend": _LEGEND | {"columns": max(1, 90 // longest)}},
-    }
-    layers = []
-    if few:
-        layers.append(layer(bands, {"type": "area", "opacity": 0.12}, **axes, y2={"field": "y2"}))
-    layers.append(layer(lines, {"type": "line", "strokeWidth": 2}, **axes))
-    if few and dots:
-        layers.append(layer(dots, {"type": "point", "filled": True, "size": 22, "opacity": 0.9}, **axes))
-    words = "Lines: accuracy that is guaranteed on every distribution within the distance."
+            found = list(zip(eps.tolist(), attacked.tolist(), strict=True))[::4]
+            told = [f"{name}, attacks within {x:.3g} leave {y:.1%}" for x, y in found]
+            dots.append(Dots(found, style, (name,), told, size=2.5))
     inside = [one for one in distances if (one.norm, one.units) == (series[0].norm, series[0].units)]
-    marks = [{"eps": one.lower, "target": f"{one.target} from {one.domain}"} for one in inside if one.lower <= eps[-1]]
-    if marks:
-        x = {"x": numbers_axis("eps", axes["x"]["title"])}
-        layers.append(layer(marks, {"type": "rule", "strokeDash": [2, 3], "color": SOFT}, **x))
-        text = {"type": "text", "align": "left", "dx": 4, "baseline": "top", "color": SOFT, "y": 2}
-        layers.append(layer(marks, text, **x, text={"field": "target", "type": "nominal"}))
-        words += " Upright: how far a target is at least."
+    edges: list[Mark] = [
+        Rule(one.lower, Style(None, (2, 3), width=1), upright=True, label=f"{one.target} from {one.domain}")
+        for one in inside
+        if one.lower <= eps[-1]
+    ]
+    words = "Lines: accuracy that is guaranteed on every distribution within the distance."
+    words += " Upright: how far a target is at least." * bool(edges)
     if few:
         words += " Bands reach up to what the measured samples alone would give, without what is paid for their number."
         words += (
             " Dots: what attacks of the sizes tried have made of the measured samples; larger ones may leave less."
             * bool(dots)
         )
-    return make_chart("around" if number == 0 else f"around-{number + 1}", layers, words=words)
+    x = numbers_axis(f"W1 distance from the domain ({series[0].norm}, {series[0].units})", eps.tolist())
+    panel = Panel([*(bands if few else []), *lines, *(dots if few else []), *edges], x, share_axis("accuracy"))
+    keys = [Key(name, style) for name, style in styles.items()]
+    return Chart("around" if number == 0 else f"around-{number + 1}", [panel], keys, words=words)
 
 
 def _name(one: ShiftSeries, series: Sequence[ShiftSeries]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,8 +12,10 @@ import numpy as np
 from shiftproof.evidence import Evidence
 from shiftproof.evidence.titles import relative_size
 from shiftproof.perturbations.threat import size_text
-from shiftproof.report.chart import Chart, by_role, intervals, layer, make_chart, numbers_axis, share_axis
+from shiftproof.report.axes import numbers_axis, share_axis
+from shiftproof.report.chart import Chart, Key, Panel, styles_by_role
 from shiftproof.report.estimates import Repeats, estimate, repeats_in
+from shiftproof.report.marks import Dots, Line, Mark, Whiskers
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Heading, Records, Row, Table, percent_cell
 from shiftproof.types import Estimate
@@ -184,22 +186,21 @@ def attacked_records(answers: Sequence[Attacked]) -> Records:
 def attacked_chart(name: str, answers: Sequence[Attacked], targets: Sequence[str] = ()) -> Chart:
     """Accuracy by eps with 95 % intervals, a colour and dots for each domain, sources dashed; at 0 that before it."""
     first, domains = answers[0], [one.domain for one in answers]
-    values = [
-        {"domain": one.domain, "eps": eps, "accuracy": e.value, "low": e.low, "high": e.high}
-        for one in answers
-        for eps, e in [(0.0, one.clean), *one.accuracy.items()]
-    ]
     unseen = [domain for domain in domains if domain in targets or not targets]
-    colour, dash, shape = by_role("domain", unseen, [domain for domain in domains if domain not in unseen])
+    styles = styles_by_role(unseen, [domain for domain in domains if domain not in unseen])
+    marks = list[Mark]()
+    for one in answers:
+        found = [(0.0, one.clean), *one.accuracy.items()]
+        points, style, of = [(eps, e.value) for eps, e in found], styles[one.domain], (one.domain,)
+        hints = [f"{one.domain}, eps {eps:.4g}: {e.format()}" for eps, e in found]
+        bars = Whiskers([(eps, e.low, e.high) for eps, e in found], replace(style, dash=(), width=1.5, opacity=0.6), of)
+        marks += [Line(points, style, of), bars, Dots(points, style, of, hints)]
     title = f"eps ({first.fact('threat')}, {first.fact('units')}), {first.classifier} classifier"
-    places = {"x": numbers_axis("eps", title), "color": colour}
-    y = share_axis("accuracy", "accuracy under attack")
-    lines = layer(values, {"type": "line", "strokeWidth": 2}, **places, y=y, strokeDash=dash)
-    dots = layer(values, {"type": "point", "filled": True, "size": 60, "opacity": 1}, **places, y=y, shape=shape)
-    bars = intervals(values, 1.5, 0.6, **places)
+    x = numbers_axis(title, [0.0, *(size for one in answers for size in one.attacks)])
     dashed = " Sources are dashed." if targets else ""
     words = "Dots are measured accuracies, bars 95 % intervals; at 0 before the attack. A better attack may leave less."
-    return make_chart(name, [lines, bars, dots], words=words + dashed)
+    keys = [Key(domain, style, "both") for domain, style in styles.items()]
+    return Chart(name, [Panel(marks, x, share_axis("accuracy under attack"))], keys, words=words + dashed)
 
 
 def _accuracy(one: Repeats) -> Estimate:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from shiftproof.evidence import Evidence, Measurement
-from shiftproof.report.chart import Chart, by_colour, layer, make_chart, numbers_axis
+from shiftproof.report.axes import numbers_axis
+from shiftproof.report.chart import Chart, Key, Panel, style_of
 from shiftproof.report.estimates import Repeats, estimate, repeats_in
+from shiftproof.report.marks import Boxes, Mark
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table, number_cell
 from shiftproof.types import Estimate, FloatArray
@@ -116,19 +117,18 @@ def _of(metric: str, one: Measurement) -> FloatArray:
 
 def _histogram(name: str, metric: str, title: str, moved: list[Moved]) -> Chart:
     edges = np.histogram_bin_edges(np.concatenate([one.every(metric) for one in moved]), _BINS)
-    places = {
-        "x": numbers_axis("low", _TITLES[metric]) | {"bin": "binned", "scale": {"zero": False}},
-        "x2": {"field": "high"},
-        "y": {"field": "texts", "type": "quantitative", "title": "texts", "stack": None, "axis": {"tickMinStep": 1}},
-        "color": by_colour("model", [one.model for one in moved]),
-    }
-    bars = layer(_bars(metric, moved, edges), {"type": "bar", "opacity": 0.6}, **places)
-    return make_chart(name, [bars], title=title)
-
-
-def _bars(metric: str, moved: list[Moved], edges: FloatArray) -> Iterator[dict[str, float | str]]:
+    styles, marks, most = style_of(one.model for one in moved), list[Mark](), 1
     for one in moved:
         counts, _ = np.histogram(one.every(metric), edges)
-        for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True):
-            if count:
-                yield {"model": one.model, "low": float(low), "high": float(high), "texts": int(count)}
+        full = [
+            (float(low), float(high), int(count))
+            for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
+            if count
+        ]
+        hints = [f"{one.model}, {low:.3g} to {high:.3g}: {count} texts" for low, high, count in full]
+        boxes = [(low, high, 0.0, float(count)) for low, high, count in full]
+        marks.append(Boxes(boxes, replace(styles[one.model], opacity=0.6), (one.model,), hints))
+        most = max(most, *counts.tolist())
+    y = numbers_axis("texts", [0, most], ticks=sorted({0, most // 2, most}), grid=True)
+    keys = [Key(model, style, "dot") for model, style in styles.items()]
+    return Chart(name, [Panel(marks, numbers_axis(_TITLES[metric], edges.tolist()), y)], keys, title)

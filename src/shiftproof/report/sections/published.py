@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from shiftproof.report.chart import SOFT, Chart, by_colour, layer, make_chart, numbers_axis, share_axis
+from shiftproof.report.axes import numbers_axis, share_axis
+from shiftproof.report.chart import SOURCE_DASH, Chart, Key, Panel, style_of
 from shiftproof.report.claims.published import PublishedRow
+from shiftproof.report.marks import Band, Dots, Line, Mark, Style
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table
 from shiftproof.types import Estimate
@@ -114,31 +117,22 @@ def _record(row: PublishedRow) -> list[object]:
 
 
 def _chart(name: str, title: str, rows: Sequence[PublishedRow]) -> Chart:
-    methods = list(dict.fromkeys(row.method for row in rows))
-    values = [
-        {"method": row.method, "radius": row.level, "share": share, "whose": whose}
-        for row in rows
-        for whose, share in ((_OURS, None if row.ours is None else row.ours.value), (_THEIRS, row.published))
-        if share is not None
-    ]
-    bands = [
-        {"method": row.method, "radius": row.level, "low": row.ours.low, "high": row.ours.high}
-        for row in rows
-        if row.ours is not None
-    ]
-    # the legend is that of the lines: of the bands it would be as faint as they are
-    colour = {**by_colour("method", methods), "legend": {"symbolType": "circle", "symbolOpacity": 1}}
+    styles = style_of(dict.fromkeys(row.method for row in rows))
     levels = sorted({row.level for row in rows if row.level is not None})
-    x = {**numbers_axis("radius", "radius"), "axis": {"values": levels, "format": "~g"}}
-    limits = {"y": {**share_axis("low", "certified accuracy"), "title": "certified accuracy"}, "y2": {"field": "high"}}
-    dash = {
-        "field": "whose",
-        "type": "nominal",
-        "scale": {"domain": [_OURS, _THEIRS], "range": [[1, 0], [5, 4]]},
-        "legend": {"symbolType": "stroke", "symbolSize": 400, "symbolStrokeWidth": 2, "symbolStrokeColor": SOFT},
-    }
-    y = share_axis("share", "certified accuracy")
-    lines = layer(values, {"type": "line", "strokeWidth": 2}, x=x, y=y, color=colour, strokeDash=dash)
-    dots = layer(values, {"type": "circle", "size": 26, "opacity": 1}, x=x, y=y, color=colour)
-    band = layer(bands, {"type": "area", "opacity": 0.15}, x=x, color=colour, **limits)
-    return make_chart(name, [band, lines, dots], title=f"{title}: certified accuracy by radius")
+    marks = list[Mark]()
+    for method, style in styles.items():
+        here = [(row.level, row) for row in rows if row.method == method and row.level is not None]
+        ours = [(level, row.ours) for level, row in here if row.ours is not None]
+        published = [(level, row.published) for level, row in here if row.published is not None]
+        told = {
+            _OURS: ([(level, e.value) for level, e in ours], [f" ({_limits(e, True)})" for _, e in ours], style),
+            _THEIRS: (published, [""] * len(published), replace(style, dash=SOURCE_DASH)),
+        }
+        marks.append(Band([(level, e.low, e.high) for level, e in ours], replace(style, opacity=0.15), (method, _OURS)))
+        for whose, (points, more, look) in told.items():
+            hints = [f"{method}, {whose}, radius {x:g}: {y:.1%}{end}" for (x, y), end in zip(points, more, strict=True)]
+            marks += [Line(points, look, (method, whose)), Dots(points, style, (method, whose), hints, size=2.6)]
+    keys = [Key(method, style, "dot") for method, style in styles.items()]
+    keys += [Key(_OURS, Style(None)), Key(_THEIRS, Style(None, SOURCE_DASH))]
+    panel = Panel(marks, numbers_axis("radius", levels, ticks=levels), share_axis("certified accuracy"))
+    return Chart(name, [panel], keys, f"{title}: certified accuracy by radius")

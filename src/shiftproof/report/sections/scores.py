@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from shiftproof.report.accuracy import domain_heading
-from shiftproof.report.chart import LINE, SOFT, Chart, by_colour, by_domain, intervals, layer, make_chart, numbers_axis
+from shiftproof.report.axes import numbers_axis
+from shiftproof.report.chart import Chart, Key, Panel, style_of
+from shiftproof.report.domain_chart import by_domain
+from shiftproof.report.marks import Dots, Line, Mark, Style
 from shiftproof.report.scores import ScoreTable
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Table
@@ -63,26 +67,25 @@ class Scores(Section):
 
     def _dots(self, domain: str, number: int) -> Chart:
         """Of a model that was trained with several seeds, what the first predicts."""
-        models = list(dict.fromkeys(row.model for row in self.report.scores.rows))
-        ends = {"scale": {"domain": self._ends, "nice": True}}
-        axes = {
-            "x": numbers_axis("truth", "true number") | ends,
-            "y": {"field": "predicted", "type": "quantitative", "title": "predicted"} | ends,
-        }
-        exact = [{"truth": end, "predicted": end} for end in self._ends]
-        line = layer(exact, {"type": "line", "strokeDash": [4, 4], "strokeWidth": 1, "color": SOFT}, **axes)
-        mark = {"type": "circle", "size": 24, "opacity": 0.5}
-        dots = layer(self._predicted[domain], mark, **axes, color=by_colour("model", models))
-        title = domain_heading(domain, self.report.targets)
-        return make_chart(f"scores-{number + 1}", [line, dots], title=title, width=_SIDE, height=_SIDE)
+        styles = style_of(dict.fromkeys(row.model for row in self.report.scores.rows))
+        exact = Line([(end, end) for end in self._ends], Style(None, (4, 4), width=1))
+        marks: list[Mark] = [exact]
+        for model, style in styles.items():
+            points = [(one.truth, one.predicted) for one in self._predicted[domain] if one.model == model]
+            hints = [f"{model}: {predicted:.3g} where {truth:.3g} is true" for truth, predicted in points]
+            marks.append(Dots(points, replace(style, opacity=0.5), (model,), hints, size=2.6))
+        x, y = (numbers_axis(title, self._ends, grid=title == "predicted") for title in ("true number", "predicted"))
+        panel = Panel(marks, x, y, width=_SIDE, height=_SIDE)
+        keys = [Key(model, style, "dot") for model, style in styles.items()]
+        return Chart(f"scores-{number + 1}", [panel], keys, domain_heading(domain, self.report.targets))
 
     @cached_property
-    def _predicted(self) -> dict[str, list[dict[str, Any]]]:
+    def _predicted(self) -> dict[str, list[_Predicted]]:
         """Finite predictions beside the true numbers, by domain."""
         scores, found = self.report.scores, {}
         for domain in scores.domains:
             found[domain] = [
-                {"model": model, "truth": truth, "predicted": predicted}
+                _Predicted(model, truth, predicted)
                 for model in dict.fromkeys(row.model for row in scores.rows)
                 for one in [self.report.evidence.where(probe="score", model=model, domain=domain)[0]]
                 for truth, predicted in zip(one["truth"].tolist(), one["predicted"].tolist(), strict=True)
@@ -93,30 +96,31 @@ class Scores(Section):
     @cached_property
     def _ends(self) -> list[float]:
         """The least and the largest number of all domains, so that their charts can be compared."""
-        rows = [row for rows in self._predicted.values() for row in rows]
-        numbers = [float(row[name]) for row in rows for name in ("truth", "predicted")]
+        numbers = [number for rows in self._predicted.values() for one in rows for number in (one.truth, one.predicted)]
         return [min(numbers, default=0.0), max(numbers, default=1.0)]
+
+
+@dataclass(frozen=True)
+class _Predicted:
+    model: str
+    truth: float
+    predicted: float
 
 
 def _correlations(table: ScoreTable) -> Chart:
     """Pearson's correlations with 95 % intervals, domains in order."""
-    rows = [row for row in table.rows if row.kind == "pearson"]
-    models, domains = [row.model for row in rows], [domain_heading(name, table.targets) for name in table.domains]
-    values = [
-        {"model": row.model, "domain": domain_heading(name, table.targets), "r": e.value, "low": e.low, "high": e.high}
-        for row in rows
-        for name, e in row.scores.items()
-        if math.isfinite(e.value)
-    ]
-    places = by_domain(domains, models)
-    axis = {"grid": True, "gridColor": LINE}
-    # from 0, so that a small loss looks small
-    scale = {"domain": [min([0.0, *(float(str(one["low"])) for one in values)]), 1]}
-    y = {"field": "r", "type": "quantitative", "title": "Pearson's correlation", "scale": scale, "axis": axis}
-    dots = layer(values, {"type": "circle", "size": 90, "opacity": 1}, **places, y=y)
-    return make_chart(
+    figures = {
+        row.model: {name: e for name, e in row.scores.items() if math.isfinite(e.value)}
+        for row in table.rows
+        if row.kind == "pearson"
+    }
+    low = min([0.0, *(e.low for some in figures.values() for e in some.values())])
+    return by_domain(
         "scores",
-        [intervals(values, **places), dots],
+        {name: domain_heading(name, table.targets) for name in table.domains},
+        figures,
+        # from 0, so that a small loss looks small
+        numbers_axis("Pearson's correlation", [low, 1], grid=True),
         words="Dots are measured correlations, bars 95 % intervals.",
-        width=max(420, min(860, 230 * len(domains))),
+        percent=False,
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from shiftproof.report.axes import numbers_axis
 from shiftproof.report.certified import Series
-from shiftproof.report.chart import Chart, by_colour, intervals, layer, make_chart
+from shiftproof.report.chart import Chart, Key, Panel, style_of
 from shiftproof.report.estimates import estimate, repeats_in
+from shiftproof.report.marks import Dots, Line, Mark, Whiskers
 from shiftproof.report.section import SECTIONS, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table, percent_cell
 from shiftproof.types import Estimate
@@ -139,25 +140,16 @@ def _chart(name: str, sweep: Sweep, measure: str, points: list[_Point]) -> Chart
     if wide:
         # a logarithmic axis has no place for 0
         points = [point for point in points if point.value > 0]
-    values = [
-        {
-            "value": point.value,
-            "domain": point.domain,
-            "share": point.estimate.value,
-            "low": point.estimate.low,
-            "high": point.estimate.high,
-        }
-        for point in points
-    ]
-    x: dict[str, Any] = {"field": "value", "type": "quantitative", "title": sweep.name}
-    x |= {"scale": {"type": "log"}} if wide else {}
-    # every digit of a value, and powers of ten in short
-    shown = {"format": "~s" if wide else "~g", "labelOverlap": True}
-    x |= {"axis": {"values": sorted({point.value for point in points}), **shown}}
-    y: dict[str, Any] = {"field": "share", "type": "quantitative", "title": measure, "scale": {"zero": True}}
-    y |= {"axis": {"format": "%"}} if measure == "accuracy" else {}
-    colour = by_colour("domain", list(dict.fromkeys(point.domain for point in points)))
-    lines = layer(values, {"type": "line", "point": True, "strokeWidth": 2}, x=x, y=y, color=colour)
-    return make_chart(
-        name, [intervals(values, x=x, color=colour), lines], title=f"{measure} by {sweep.name}", height=220
-    )
+    styles, marks = style_of(dict.fromkeys(point.domain for point in points)), list[Mark]()
+    for domain, style in styles.items():
+        here = [(point.value, point.estimate) for point in points if point.domain == domain]
+        hints = [f"{domain}, {sweep.name} {value:g}: {_cell(e, measure)}" for value, e in here]
+        dots = [(value, e.value) for value, e in here]
+        bars = Whiskers([(value, e.low, e.high) for value, e in here], style, (domain,))
+        marks += [bars, Line(dots, style, (domain,)), Dots(dots, style, (domain,), hints)]
+    values = sorted({point.value for point in points})
+    x = numbers_axis(sweep.name, values, ticks=values, log=wide)
+    ends = [0.0, *(limit for point in points for limit in (point.estimate.low, point.estimate.high))]
+    y = numbers_axis(measure, ends, percent=measure == "accuracy", grid=True)
+    keys = [Key(domain, style, "both") for domain, style in styles.items()]
+    return Chart(name, [Panel(marks, x, y, height=220)], keys, f"{measure} by {sweep.name}")

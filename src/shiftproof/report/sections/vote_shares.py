@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from shiftproof.evidence import Measurement, worst_seen
+from shiftproof.report.axes import numbers_axis, share_axis
 from shiftproof.report.certified import Series, by_setting
-from shiftproof.report.chart import Chart, by_colour, layer, make_chart, numbers_axis, share_axis
+from shiftproof.report.chart import SOURCE_DASH, Chart, Key, Panel, style_of
+from shiftproof.report.marks import Dots, Line, Mark, Style
 from shiftproof.report.section import SECTIONS, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table
 from shiftproof.theory import RadiusGap, radius_gap
@@ -104,28 +106,21 @@ def gap_of_radii(
 
 def _chart(number: int, series: Sequence[Series], targets: Sequence[str]) -> Chart:
     """A colour for each model, or of one model for each domain; dashed on sources."""
-    shares, values = np.linspace(0, 1, _POINTS), list[dict[str, Any]]()
+    shares = np.linspace(0, 1, _POINTS)
     several = len({one.model for one in series}) > 1
-    names = list(dict.fromkeys(one.model if several else one.domain for one in series))
+    styles = style_of(dict.fromkeys(one.model if several else one.domain for one in series))
+    marks = list[Mark]()
     for one in series:
         voted = np.sort(np.concatenate([vote_shares(m) for m in one.repeats.measurements]))
         part = np.searchsorted(voted, shares, side="right") / max(1, len(voted))
-        told = {
-            "curve": one.model if several else one.domain,
-            "domain": one.domain,
-            "role": "source" if targets and one.domain not in targets else "unseen" if targets else "measured",
-        }
-        values += [told | {"share": float(s), "part": float(p)} for s, p in zip(shares, part, strict=True)]
-    roles = sorted({str(row["role"]) for row in values}, key=lambda role: role == "source")
-    dash = {"field": "role", "type": "nominal", "scale": {"domain": roles, "range": [[1, 0], [5, 4]][: len(roles)]}}
-    x = numbers_axis("share", "votes for the label") | {"axis": {"format": "%"}, "scale": {"domain": [0, 1]}}
-    lines = layer(
-        values,
-        {"type": "line", "interpolate": "step-after", "strokeWidth": 2},
-        x=x,
-        y=share_axis("part", "samples with at most so many"),
-        color=by_colour("curve", names) | {"legend": {"symbolType": "stroke"}},
-        strokeDash=dash | {"legend": {"symbolType": "stroke"} if len(roles) > 1 else None},
-        detail={"field": "domain", "type": "nominal"},
-    )
-    return make_chart("vote-shares" if number == 0 else f"vote-shares-{number + 1}", [lines], title=series[0].name)
+        name, source = one.model if several else one.domain, bool(targets) and one.domain not in targets
+        style = replace(styles[name], dash=SOURCE_DASH if source else ())
+        of, points = (name, "source" if source else "unseen"), list(zip(shares.tolist(), part.tolist(), strict=True))
+        hints = [f"{one.model}, {one.domain}: {p:.1%} of samples have at most {x:.0%} of votes" for x, p in points]
+        marks += [Line(points, style, of, "after"), Dots(points, style, of, hints, hidden=True)]
+    keys = [Key(name, style) for name, style in styles.items()]
+    if targets and any(one.domain not in targets for one in series):
+        keys += [Key("unseen", Style(None)), Key("source", Style(None, SOURCE_DASH))]
+    x = numbers_axis("votes for the label", [0, 1], ticks=[0, 0.25, 0.5, 0.75, 1], percent=True)
+    panel = Panel(marks, x, share_axis("samples with at most so many"))
+    return Chart("vote-shares" if number == 0 else f"vote-shares-{number + 1}", [panel], keys, series[0].name)
