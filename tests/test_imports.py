@@ -9,7 +9,7 @@ import pytest
 import shiftproof
 
 ROOMS = [
-    *("errors", "types", "rng", "catalogue", "execution", "statistics"),
+    *("errors", "types", "rng", "catalogue", "execution", "display", "statistics"),
     *("perturbations", "domains", "models", "attacks", "objectives", "training"),
     *("certification", "theory", "evidence", "probes", "report", "runs", "cli", "ui"),
 ]

@@ -17,13 +17,13 @@ from PIL import Image
 from voted import certified
 
 from shiftproof.cli.show import show_accuracy, show_measures
+from shiftproof.display.axes import numbers_axis, share_axis
+from shiftproof.display.chart import Chart, Key, Panel, style_of
+from shiftproof.display.marks import Dots, Line
 from shiftproof.errors import ConformanceError
 from shiftproof.evidence import Column, Evidence, Measurement
 from shiftproof.report import SECTIONS, Report, Section, write_report
-from shiftproof.report.axes import numbers_axis, share_axis
-from shiftproof.report.chart import Chart, Key, Panel, style_of
 from shiftproof.report.claims import Claim, PublishedRow, judge_claims
-from shiftproof.report.marks import Dots, Line
 from shiftproof.report.page import FORMATS, render_page
 from shiftproof.report.requirements import Requirement
 from shiftproof.report.sections.sweeps import Sweep

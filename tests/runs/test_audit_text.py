@@ -15,6 +15,7 @@ import shiftproof as sp
 from shiftproof.attacks.word_edits import WordEdits
 from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.certification.explain import explain
+from shiftproof.display.marks import Dots, Line
 from shiftproof.domains import Domain
 from shiftproof.domains.texts import texts_of
 from shiftproof.errors import UsageError
@@ -22,7 +23,6 @@ from shiftproof.perturbations.balls import as_ball
 from shiftproof.perturbations.corruptions import TEXT
 from shiftproof.perturbations.noise import EmbeddingGaussian, Gaussian, WordDeletion
 from shiftproof.perturbations.text import encode
-from shiftproof.report.marks import Dots, Line
 from shiftproof.runs import efforts
 from shiftproof.runs.audit import audit_study, prepare_audit, usual_certifiers, usual_threats
 from shiftproof.runs.efforts import EFFORTS, _attack, _on_smoothed

@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 import shiftproof as sp
+from shiftproof.display.marks import Dots
 from shiftproof.errors import StudyError, UnknownName, UsageError
 from shiftproof.report import accuracy_table
-from shiftproof.report.marks import Dots
 from shiftproof.runs import parse_study, run_study
 from shiftproof.runs.identity import digest, study_identity
 from shiftproof.runs.run import open_run

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from shiftproof.attacks import Base
 from shiftproof.attacks.attack import check_victim
 from shiftproof.domains import Domain, Domains
+from shiftproof.evidence import Column
 from shiftproof.probes.blocks import Columns, ProbeTask, answers_of, measure_blocks
 from shiftproof.probes.costs import block_cost
 from shiftproof.probes.probe import PROBES, Probe, Result
@@ -22,6 +23,7 @@ __all__ = ["Clean"]
 class Clean(Probe):
     """Predictions on the samples as they are; where labels are numbers, `score` takes its place."""
 
+    columns = (Column("confidence", "float", "The probability that the softmax of the logits gives to the answer."),)
     cheap = True
 
     def on(self, data: Domain | Domains) -> Probe:
@@ -41,7 +43,8 @@ class Clean(Probe):
         return block_cost(self.measure, model, domain)
 
     def measure(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Columns:
-        """The class with the largest logit."""
+        """The class with the largest logit, and how sure the model says it is."""
         with torch.no_grad():
             logits = model(inputs)
-        return {"prediction": answers_of(logits)}
+        confidence = logits.double().softmax(1).amax(1)
+        return {"prediction": answers_of(logits), "confidence": confidence.cpu().numpy()}

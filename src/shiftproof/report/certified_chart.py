@@ -8,11 +8,11 @@ from typing import Literal
 
 import numpy as np
 
+from shiftproof.display.axes import Axis, numbers_axis, share_axis
+from shiftproof.display.chart import SOURCE_DASH, Chart, Key, Panel, style_of, styles_by_role
+from shiftproof.display.marks import Band, Dots, Line, Mark, Style
 from shiftproof.evidence.certified import curve_band, envelope
-from shiftproof.report.axes import Axis, numbers_axis, share_axis
 from shiftproof.report.certified import Series
-from shiftproof.report.chart import SOURCE_DASH, Chart, Key, Panel, style_of, styles_by_role
-from shiftproof.report.marks import Band, Dots, Line, Mark, Style
 from shiftproof.types import FloatArray
 
 __all__ = ["certified_chart", "radius_axis", "radius_grid"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shiftproof.report.axes import Axis, names_axis
-from shiftproof.report.chart import WIDTH, Chart, Key, Panel, style_of
-from shiftproof.report.marks import Dots, Mark, Whiskers
+from shiftproof.display.axes import Axis, names_axis
+from shiftproof.display.chart import WIDTH, Chart, Key, Panel, style_of
+from shiftproof.display.marks import Dots, Mark, Whiskers
 from shiftproof.types import Estimate
 
 __all__ = ["by_domain"]

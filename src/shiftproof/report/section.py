@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftproof.catalogue import Catalogue
-from shiftproof.report.chart import Chart
+from shiftproof.display.chart import Chart
 from shiftproof.report.tables import Table
 from shiftproof.report.word_diff import Piece
 
@@ -37,11 +37,14 @@ __all__ = ["SECTIONS", "Badge", "Badges", "Block", "Card", "Facts", "Image", "Im
 
 @dataclass(frozen=True)
 class Badge:
-    """A sentence with a word in a colour in front of it; `level` is pass, warn or fail."""
+    """A sentence with a word in a colour in front of it, and what is to be said of it below; `level` is pass, warn or
+    fail.
+    """
 
     level: str
     word: str
     text: str
+    below: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from shiftproof.display.axes import numbers_axis
+from shiftproof.display.chart import Chart, Key, Panel, style_of
+from shiftproof.display.marks import Boxes, Mark, Rule, Style
 from shiftproof.evidence import slug
 from shiftproof.execution import write_atomically
-from shiftproof.report.axes import numbers_axis
-from shiftproof.report.chart import Chart, Key, Panel, style_of
-from shiftproof.report.marks import Boxes, Mark, Rule, Style
 from shiftproof.runs.shift import Comparison, Shift
 
 __all__ = ["shift_chart", "write_pictures"]

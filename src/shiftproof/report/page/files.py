@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from shiftproof.display.chart import Chart
 from shiftproof.errors import ConformanceError, UnknownName
 from shiftproof.evidence import slug
 from shiftproof.execution import write_atomically
-from shiftproof.report.chart import Chart
 from shiftproof.report.page.render import render_page
 from shiftproof.report.report import Report
 from shiftproof.report.tables import Table, csv_file, latex_file, markdown_file

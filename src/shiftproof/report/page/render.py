@@ -20,8 +20,14 @@ STYLES, SCRIPTS = ("style.css",), ("page.js",)
 
 def render_page(report: Report) -> str:
     """The report as one HTML page."""
+    # some sections are in files alone
+    shown = [(name, section.title, cards) for name, section in report.sections.items() if (cards := section.cards())]
     page: str = _template().render(
-        report=report, svg=lambda chart: Markup(chart.svg()), style=_text(STYLES), script=_text(SCRIPTS)
+        report=report,
+        sections=shown,
+        svg=lambda chart: Markup(chart.svg()),
+        style=_text(STYLES),
+        script=_text(SCRIPTS),
     )
     return page
 

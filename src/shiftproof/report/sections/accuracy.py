@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from shiftproof.display.axes import share_axis
+from shiftproof.display.chart import Chart
+from shiftproof.display.marks import Rule, Style
 from shiftproof.report.accuracy import AccuracyTable, domain_heading
-from shiftproof.report.axes import share_axis
-from shiftproof.report.chart import Chart
 from shiftproof.report.domain_chart import by_domain
-from shiftproof.report.marks import Rule, Style
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Table
 

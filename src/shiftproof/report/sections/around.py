@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from shiftproof.report.axes import numbers_axis, share_axis
-from shiftproof.report.chart import Chart, Key, Panel, style_of
-from shiftproof.report.marks import Band, Dots, Line, Mark, Rule, Style
+from shiftproof.display.axes import numbers_axis, share_axis
+from shiftproof.display.chart import Chart, Key, Panel, style_of
+from shiftproof.display.marks import Band, Dots, Line, Mark, Rule, Style
 from shiftproof.report.section import SECTIONS, Badge, Badges, Card, Section
 from shiftproof.report.shift import (
     CONFIDENCE,
@@ -246,10 +246,11 @@ def _chart(number: int, series: Sequence[ShiftSeries], distances: Sequence[Known
     """W1 curves: guaranteed as lines, up to the estimate as a band, and what attacks have found as dots."""
     farthest = max([one.first.mean_reach for one in series if math.isfinite(one.first.mean_reach)] or [1.0])
     eps = np.linspace(0, max(farthest, 1e-3) * 1.05, _POINTS)
-    styles, few = style_of(_name(one, series) for one in series), len(series) <= _MANY
+    names, few = [_name(one, series) for one in series], len(series) <= _MANY
+    styles = style_of(dict.fromkeys(names))
     bands, lines, dots = list[Mark](), list[Mark](), list[Mark]()
-    for one, (name, style) in zip(series, styles.items(), strict=True):
-        low, high, attacked = one.at(eps), one.estimate(eps), one.attacked(eps)
+    for one, name in zip(series, names, strict=True):
+        style, low, high, attacked = styles[name], one.at(eps), one.estimate(eps), one.attacked(eps)
         points = list(zip(eps.tolist(), low.tolist(), strict=True))
         hints = [f"{name}, within W1 {x:.3g}: {percent_down(y, 1)} guaranteed" for x, y in points]
         limits = list(zip(eps.tolist(), low.tolist(), high.tolist(), strict=True))

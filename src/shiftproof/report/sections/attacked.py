@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from shiftproof.display.axes import numbers_axis, share_axis
+from shiftproof.display.chart import Chart, Key, Panel, styles_by_role
+from shiftproof.display.marks import Dots, Line, Mark, Whiskers
 from shiftproof.evidence import Evidence
 from shiftproof.evidence.titles import relative_size
 from shiftproof.perturbations.threat import size_text
-from shiftproof.report.axes import numbers_axis, share_axis
-from shiftproof.report.chart import Chart, Key, Panel, styles_by_role
 from shiftproof.report.estimates import Repeats, estimate, repeats_in
-from shiftproof.report.marks import Dots, Line, Mark, Whiskers
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Heading, Records, Row, Table, percent_cell
 from shiftproof.types import Estimate

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from shiftproof.certification import TOGETHER
+from shiftproof.display.chart import Chart
 from shiftproof.report.certified import Series, by_chart, by_setting, figures
 from shiftproof.report.certified_chart import certified_chart
-from shiftproof.report.chart import Chart
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table, percent_cell
 

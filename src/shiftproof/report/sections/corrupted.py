@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from shiftproof.display.chart import Chart, heat_map
 from shiftproof.evidence import Evidence
 from shiftproof.perturbations.corruptions import CORRUPTIONS, group_of
-from shiftproof.report.chart import Chart, heat_map
 from shiftproof.report.estimates import Repeats, repeats_in
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table

@@ -7,11 +7,11 @@ from functools import partial
 
 import numpy as np
 
+from shiftproof.display.axes import numbers_axis
+from shiftproof.display.chart import Chart, Key, Panel, style_of
+from shiftproof.display.marks import Boxes, Mark
 from shiftproof.evidence import Evidence, Measurement
-from shiftproof.report.axes import numbers_axis
-from shiftproof.report.chart import Chart, Key, Panel, style_of
 from shiftproof.report.estimates import Repeats, estimate, repeats_in
-from shiftproof.report.marks import Boxes, Mark
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table, number_cell
 from shiftproof.types import Estimate, FloatArray

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from shiftproof.display.chart import Chart, heat_map
 from shiftproof.evidence import Evidence, slug
 from shiftproof.perturbations.threat import eps_text, size_text
-from shiftproof.report.chart import Chart, heat_map
 from shiftproof.report.measures import Measure, measures_of
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table

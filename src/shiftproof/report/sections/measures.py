@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shiftproof.evidence import Evidence, seen_note
 from shiftproof.report.accuracy import by_target, domain_cells, domain_columns, domain_headings
 from shiftproof.report.measures import Measure, measures_of, shared_rows
-from shiftproof.report.section import SECTIONS, Section
+from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table
 from shiftproof.types import Estimate
 
@@ -169,6 +169,20 @@ class Measures(Section):
     def tables(self) -> list[Table]:
         """A row for each model and measure."""
         return [self.report.measures.to_table(self.report.models)]
+
+    def cards(self) -> list[Card]:
+        """All measures of each model, folded where there are several: the overview has a line of each."""
+        table, words = self.tables()[0], self.words()
+        models = list(dict.fromkeys(row.group for row in table.rows))
+        if len(models) == 1:
+            return [Card([table], words)]
+        cards = []
+        for place, model in enumerate(models):
+            rows = [replace(row, group="", note="") for row in table.rows if row.group == model]
+            about = f": {self.report.models[model]}" if self.report.models.get(model) else ""
+            last = words if place == len(models) - 1 else []
+            cards.append(Card([replace(table, rows=rows)], last, f"{model}{about}", folded=True))
+        return cards
 
     def words(self) -> list[str]:
         """What the rows are, and in which order they do not stand."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shiftproof.report.axes import numbers_axis, share_axis
-from shiftproof.report.chart import SOURCE_DASH, Chart, Key, Panel, style_of
+from shiftproof.display.axes import numbers_axis, share_axis
+from shiftproof.display.chart import SOURCE_DASH, Chart, Key, Panel, style_of
+from shiftproof.display.marks import Band, Dots, Line, Mark, Style
 from shiftproof.report.claims.published import PublishedRow
-from shiftproof.report.marks import Band, Dots, Line, Mark, Style
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table
 from shiftproof.types import Estimate

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from shiftproof.display.axes import numbers_axis
+from shiftproof.display.chart import Chart, Key, Panel, style_of
+from shiftproof.display.marks import Dots, Line, Mark, Style
 from shiftproof.report.accuracy import domain_heading
-from shiftproof.report.axes import numbers_axis
-from shiftproof.report.chart import Chart, Key, Panel, style_of
 from shiftproof.report.domain_chart import by_domain
-from shiftproof.report.marks import Dots, Line, Mark, Style
 from shiftproof.report.scores import ScoreTable
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Table

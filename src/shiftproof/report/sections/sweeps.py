@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from shiftproof.report.axes import numbers_axis
+from shiftproof.display.axes import numbers_axis
+from shiftproof.display.chart import Chart, Key, Panel, style_of
+from shiftproof.display.marks import Dots, Line, Mark, Whiskers
 from shiftproof.report.certified import Series
-from shiftproof.report.chart import Chart, Key, Panel, style_of
 from shiftproof.report.estimates import estimate, repeats_in
-from shiftproof.report.marks import Dots, Line, Mark, Whiskers
 from shiftproof.report.section import SECTIONS, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table, percent_cell
 from shiftproof.types import Estimate

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from shiftproof.display.axes import numbers_axis, share_axis
+from shiftproof.display.chart import SOURCE_DASH, Chart, Key, Panel, style_of
+from shiftproof.display.marks import Dots, Line, Mark, Style
 from shiftproof.evidence import Measurement, worst_seen
-from shiftproof.report.axes import numbers_axis, share_axis
 from shiftproof.report.certified import Series, by_setting
-from shiftproof.report.chart import SOURCE_DASH, Chart, Key, Panel, style_of
-from shiftproof.report.marks import Dots, Line, Mark, Style
 from shiftproof.report.section import SECTIONS, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table
 from shiftproof.theory import RadiusGap, radius_gap

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from shiftproof.report.axes import Axis
-from shiftproof.report.marks import Band, Boxes, Dots, Line, Mark, Rule, Style, Whiskers
+from shiftproof.display.axes import Axis
+from shiftproof.display.marks import Band, Boxes, Dots, Line, Mark, Rule, Style, Whiskers
 
 if TYPE_CHECKING:
-    from shiftproof.report.chart import Chart, Key, Panel
+    from shiftproof.display.chart import Chart, Key, Panel
 
 __all__ = ["PALETTE", "draw_chart", "text_width"]
 
@@ -84,7 +84,7 @@ class _Frame:
         self._left = 10 + max([text_width(label) for _, label in panel.y.ticks] or [0.0])
         if self._slanted and names:
             self._left = max(self._left, 0.77 * text_width(names[0]) - room / 2)
-        self._above = (18 if panel.title else 0) + (20 if panel.y.title else 6)
+        self._above = (20 if panel.title else 0) + (24 if panel.y.title else 6)
         below = 0.64 * max(map(text_width, names)) + 12 if self._slanted else 20
         self._below = (below if names else 4) + (20 if panel.x.title else 0)
         # half a label stands beyond the last tick
@@ -114,7 +114,7 @@ class _Frame:
     def _axis_y(self, axis: Axis) -> Iterator[str]:
         end = self._x0 + self._panel.width
         if axis.title:
-            yield _text(self._x0 - self._left, self._y0 - 8, axis.title, _SMALL, "soft-text")
+            yield _text(self._x0 - self._left, self._y0 - 12, axis.title, _SMALL, "soft-text")
         for value, label in axis.ticks:
             y = self._y(value)
             if axis.grid:

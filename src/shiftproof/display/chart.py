@@ -1,4 +1,4 @@
-"""Charts of a report: panels with axes and marks, as values; `draw` makes one drawing for page and files."""
+"""Charts: panels with axes and marks, as values; `draw` makes one drawing for page and files."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
-from shiftproof.report.axes import Axis, names_axis
-from shiftproof.report.draw import draw_chart
-from shiftproof.report.marks import Boxes, Mark, Style
+from shiftproof.display.axes import Axis, names_axis
+from shiftproof.display.draw import draw_chart
+from shiftproof.display.marks import Boxes, Mark, Style
 
 __all__ = ["HEIGHT", "WIDTH", "Chart", "Key", "Panel", "heat_map", "style_of", "styles_by_role"]
 

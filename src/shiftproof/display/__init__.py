@@ -1,0 +1,1 @@
+"""How values are shown to people: charts, which know nothing of what they show."""
