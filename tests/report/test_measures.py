@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from measured import N, attacked, certified, rows, smoothed_attack
 
 from shiftproof.errors import UsageError
-from shiftproof.evidence import Column, Evidence, Measurement
+from shiftproof.evidence import Evidence, Measurement
 from shiftproof.evidence.checks import constant_findings
 from shiftproof.evidence.order import order_findings, order_summary
 from shiftproof.evidence.titles import certificate_titles
@@ -24,52 +25,6 @@ from shiftproof.report.sections.matrix import matrices_of
 from shiftproof.report.sections.measures import side_by_side
 from shiftproof.report.sections.verdict import verdict_of
 from shiftproof.report.tables import csv_file
-
-N = 100
-
-
-def rows(domain: str, probe: str, right: int, **facts: Any) -> Evidence:
-    """N samples of a domain, of which the first `right` are right."""
-    known: dict[str, Any] = {
-        "model": "m",
-        "domain": domain,
-        "probe": probe,
-        "setting": facts.get("title", probe),
-        "classifier": "base",
-        "title": probe,
-        **facts,
-    }
-    columns: dict[str, Any] = {
-        "id": [f"{domain}/{i}" for i in range(N)],
-        "label": [0] * N,
-        "prediction": [0] * right + [1] * (N - right),
-        "correct": [True] * right + [False] * (N - right),
-    }
-    declared = [one for one in CERTIFIED if one.name in known]
-    for name in ["prediction", "label", *(column.name for column in declared)]:
-        if name in known:
-            value = known.pop(name)
-            columns[name] = value if isinstance(value, list) else [value] * N
-    return Evidence([Measurement.of(known, columns, declared)])
-
-
-CERTIFIED = (Column("radius", "float", ""), Column("skipped", "bool", ""), Column("bound", "text", ""))
-
-
-def certified(domain: str, right: int, radius: float | list[float], **facts: Any) -> Evidence:
-    known = {"classifier": "smoothed", "radius": radius, "norm": "l2", "units": "pixel values in [0, 1]", "scale": 0.25}
-    known |= {"alpha": 0.001, "noise": "gaussian 0.25", "guarantee": "", "skipped": False, "bound": "clopper-pearson"}
-    return rows(domain, "certify", right, **{"title": "gaussian 0.25", **known, **facts})
-
-
-def attacked(domain: str, right: int, eps: float = 0.5, **facts: Any) -> Evidence:
-    known = {"norm": "l2", "units": "pixel values in [0, 1]", "eps": eps, "title": f"attack, l2 {eps:g}"}
-    return rows(domain, "attack", right, **{**known, **facts})
-
-
-def smoothed_attack(domain: str, right: int, eps: float = 0.5, votes: int = 100_000) -> Evidence:
-    title = f"attack, l2 {eps:g} on gaussian 0.25"
-    return attacked(domain, right, eps, classifier="smoothed", noise="gaussian 0.25", votes=votes, title=title)
 
 
 @pytest.fixture

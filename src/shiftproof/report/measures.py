@@ -11,12 +11,12 @@ import numpy as np
 from shiftproof.evidence import Evidence, worst_seen
 from shiftproof.evidence.titles import relative_size
 from shiftproof.perturbations.threat import size_text
-from shiftproof.report.certified import by_setting, series_of_evidence
+from shiftproof.report.certified import Series, by_setting, series_of_evidence
 from shiftproof.report.estimates import TRAIN_SEED, Values, estimate, gap, repeats_in
 from shiftproof.statistics import Sample
 from shiftproof.types import Estimate, FloatArray
 
-__all__ = ["Kind", "Measure", "measures_of", "shared_rows"]
+__all__ = ["Kind", "Measure", "certified_measure", "measures_of", "shared_rows"]
 
 Kind = Literal["clean", "attacked", "corrupted", "certified"]
 
@@ -132,20 +132,27 @@ def _certified(rows: Evidence, model: str, attacked: Sequence[Measure]) -> Itera
         first = series[0]
         matching = [one.size for one in attacked if one.size and (one.norm, one.units) == (first.norm, first.units)]
         # at the sizes of attacks in the same norm, so that the two stand side by side
-        for radius in dict.fromkeys([0.0, *(matching or [first.scale])]):
-            within = f"within {size_text(radius, first.norm)}" if radius else "at all"
-            yield Measure(
-                model,
-                "certified",
-                f"certified {within}, {first.name}",
-                first.classifier,
-                {one.domain: one.values(radius) for one in series},
-                first.norm,
-                first.units,
-                radius,
-                first.noise,
-                first.alpha,
-            )
+        yield from (certified_measure(series, radius) for radius in dict.fromkeys([0.0, *(matching or [first.scale])]))
+
+
+def certified_measure(series: Sequence[Series], radius: float) -> Measure:
+    """What is right and certified within a radius: by the certificates of a model under one setting, on each domain."""
+    first = series[0]
+    within = f"within {size_text(radius, first.norm)}" if radius else "at all"
+    return Measure(
+        first.model,
+        "certified",
+        f"certified {within}, {first.name}",
+        first.classifier,
+        {one.domain: one.values(radius) for one in series},
+        first.norm,
+        first.units,
+        radius,
+        first.noise,
+        first.alpha,
+        {one.domain: one.seen for one in series},
+        imported=any(bool(one.repeats.fact("imported")) for one in series),
+    )
 
 
 def _by_domain(evidence: Evidence) -> dict[str, Values]:

@@ -17,6 +17,7 @@ from shiftproof.report.claims.judge import ClaimOutcome, RequiredClaims
 from shiftproof.report.claims.published import PublishedRow
 from shiftproof.report.examples import Examples, read_examples
 from shiftproof.report.measures import shared_rows
+from shiftproof.report.overview import Overview, overview_of
 from shiftproof.report.requirements import Outcome
 from shiftproof.report.scores import ScoreTable, score_table
 from shiftproof.report.section import SECTIONS, Section
@@ -118,6 +119,11 @@ class Report:
     def measures(self) -> SideBySide:
         """Clean, attacked, corrupted and certified side by side."""
         return side_by_side(self.evidence, self.sources, self.targets, self.seed)
+
+    @cached_property
+    def overview(self) -> Overview:
+        """Every model in one line."""
+        return overview_of(self)
 
     @cached_property
     def corrupted(self) -> list[Corrupted]:

@@ -16,7 +16,7 @@ from shiftproof.statistics import Pairs, bootstrap_difference, correlation, corr
 from shiftproof.statistics.correlation import Correlation
 from shiftproof.types import Estimate, FloatArray
 
-__all__ = ["KINDS", "ScoreRow", "ScoreTable", "score_table"]
+__all__ = ["ERROR", "KINDS", "ScoreRow", "ScoreTable", "score_cell", "score_table"]
 
 KINDS: tuple[Correlation, ...] = get_args(Correlation)
 ERROR = "mean_absolute_error"
@@ -60,9 +60,9 @@ class ScoreTable:
         columns, rows = domain_columns(self.sources, self.targets), []
         for row in self.rows:
             cells = [
-                _cell(row.gaps[one.domain], "{:+.3f}", seen_note(row.seen_in(one.rests_on)))
+                score_cell(row.gaps[one.domain], "{:+.3f}", seen_note(row.seen_in(one.rests_on)))
                 if one.gap
-                else _cell(row.scores[one.domain], "{:.3f}", seen_note(row.seen_in(one.rests_on)))
+                else score_cell(row.scores[one.domain], "{:.3f}", seen_note(row.seen_in(one.rests_on)))
                 for one in columns
             ]
             rows.append(Row([Cell(_TITLES[row.kind], strong=True), *cells], row.model, about.get(row.model, "")))
@@ -138,7 +138,8 @@ def _pairs(repeats: Repeats) -> Pairs:
     return Pairs(first["truth"], np.stack([one["predicted"] for one in repeats.measurements]), first.units_of)
 
 
-def _cell(e: Estimate, form: str, note: str) -> Cell:
+def score_cell(e: Estimate, form: str, note: str = "") -> Cell:
+    """A correlation or an error with its interval; `note` is what a reader should know of it."""
     text, low, high = (form.format(value) for value in (e.value, e.low, e.high))
     below = (f"{low} to {high}", *([note] if note else []))
     return Cell(text, below, f"{text} ({low} to {high})" + (f", {note}" if note else ""), strong=True)

@@ -13,7 +13,7 @@ from shiftproof.report.section import SECTIONS, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table
 from shiftproof.types import Estimate
 
-__all__ = ["Line", "Measures", "SideBySide", "side_by_side"]
+__all__ = ["Line", "Measures", "SideBySide", "line_of", "side_by_side"]
 
 
 @dataclass(frozen=True)
@@ -132,15 +132,22 @@ def side_by_side(evidence: Evidence, sources: Sequence[str], targets: Sequence[s
     domains = (*sources, *targets)
     rows = []
     for model in evidence.distinct("model"):
-        for measure in measures_of(evidence.where(model=model), model):
-            places, here = ([name for name in some if name in measure.samples] for some in (domains, sources))
-            # what some models were not measured by is no measure of the study; an import has what there is
-            if places and (measure.imported or len(places) == len(domains)):
-                lost = {name: measure.gap(here, name, seed) for name in targets if here and name in places}
-                rows.append(Line(measure, {domain: measure.at(domain) for domain in places}, lost))
+        lines = (line_of(one, sources, targets, seed) for one in measures_of(evidence.where(model=model), model))
+        rows += [line for line in lines if line is not None]
     counts, shared = ({domain: _samples_of(some, domain) for domain in domains} for some in (whole, evidence))
     beyond = {domain: count for domain, count in counts.items() if count != shared[domain]}
     return SideBySide(tuple(sources), tuple(targets), rows, beyond)
+
+
+def line_of(measure: Measure, sources: Sequence[str], targets: Sequence[str], seed: int) -> Line | None:
+    """A measure on every domain, with what is lost; None where it is not of all domains, unless others measured it."""
+    domains = (*sources, *targets)
+    places, here = ([name for name in some if name in measure.samples] for some in (domains, sources))
+    # what some models were not measured by is no measure of the study; an import has what there is
+    if not places or not (measure.imported or len(places) == len(domains)):
+        return None
+    lost = {name: measure.gap(here, name, seed) for name in targets if here and name in places}
+    return Line(measure, {domain: measure.at(domain) for domain in places}, lost)
 
 
 def _samples_of(evidence: Evidence, domain: str) -> int:
