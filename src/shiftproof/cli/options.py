@@ -244,6 +244,7 @@ Workers = Annotated[
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda ...")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="runs/<name>-<hash>")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Print every table and finding, not only the summary.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout instead of tables.")]
 
 

@@ -1,0 +1,92 @@
+"""What to do after a run, by what was found: commands that can be typed, or nothing."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shiftproof.runs import Run
+
+__all__ = ["Step", "next_steps"]
+
+MOST = 2
+"""Steps that are told."""
+STEPS = 100
+"""Steps of an attack that is no longer called short."""
+VOTES = 10_000
+"""Votes of a certificate from which more hardly lengthen its radius."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What to do, in a sentence; with a command, what the command does."""
+
+    text: str
+    command: str = ""
+
+
+def next_steps(run: Run) -> list[Step]:
+    """At most two: what would settle a finding first, then what would check the certificates."""
+    found = [*_settling(run), *_checking(run)]
+    return found[:MOST]
+
+
+def _settling(run: Run) -> Iterator[Step]:
+    codes = {one.code for one in run.findings if one.level != "pass"}
+    if {"sandwich-broken", "shift-order-broken"} & codes:
+        yield Step("names the certificates that are contradicted", _verify(run))
+    if "no-target" in codes and not run.imported:
+        yield Step("say with --target which domain the model is shipped to: without one nothing is unseen")
+    if {"undecided", "guarantee-undecided"} & codes:
+        yield from _more_samples(run)
+    if "guarantee-none" in codes:
+        yield from _more_votes(run)
+    if "short-attack" in codes:
+        yield from _longer_attack(run)
+
+
+def _checking(run: Run) -> Iterator[Step]:
+    certified = [one for one in run.evidence.where(probe="certify") if not one.fact("unsound")]
+    if certified and not run.imported and not run.absent:
+        yield Step("tries to disprove what is certified", _verify(run))
+
+
+def _more_samples(run: Run) -> Iterator[Step]:
+    """Only where some were left out: a data set that was measured as a whole has no more."""
+    few = [name for name, facts in run.samples.items() if facts["sampled"] != "all"]
+    if few and run.study.limit:
+        yield Step(f"--limit {4 * run.study.limit} and another --out: four times the samples, intervals half as wide")
+
+
+def _more_votes(run: Run) -> Iterator[Step]:
+    votes = [int(one.fact("votes") or 0) for one in run.evidence.where(probe="certify")]
+    if votes and 0 < max(votes) < VOTES:
+        yield Step(f"--n {VOTES} and another --out: with more noise samples than {max(votes):,} radii are larger")
+
+
+def _longer_attack(run: Run) -> Iterator[Step]:
+    """The command for the model that withstood most; none where no file or name finds it again."""
+    from shiftproof.runs.models import model_file
+
+    rows = {row.model: row.figures["attacked"] for row in run.content().overview.rows if "attacked" in row.figures}
+    if not rows or run.imported or run.study.handed_over:
+        return
+    name = max(rows, key=lambda model: rows[model].there.value)
+    measure, spec = rows[name].measure, run.study.models[name]
+    member = next(one for one in run.study.members if one.name == name)
+    data = run.record["config"]["data"]
+    options = [part for key, value in data.items() if key != "name" for part in ("--set", f"data.{key}={value}")]
+    if measure is None or measure.norm not in ("l1", "l2", "linf"):
+        return
+    path = f"file:{model_file(run.folder, run.study, member)}" if spec.train else spec.model.name
+    asked = ["--data", str(data["name"]), *options, "--model", path, "--threat", f"{measure.norm}:{measure.size:g}"]
+    command = shlex.join(["shiftproof", "attack", *asked, "--steps", str(STEPS)])
+    yield Step(f"attacks {name} for longer", command)
+
+
+def _verify(run: Run) -> str:
+    return shlex.join(["shiftproof", "verify", str(run.folder)])
