@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shiftproof.cli import options as o
+from shiftproof.cli.completion import complete_study
 from shiftproof.cli.measure import finish, measure
 from shiftproof.cli.show import outcomes_now, say, show_json
 from shiftproof.cli.summary import show_summary
@@ -18,7 +19,10 @@ __all__ = ["command"]
 
 
 def command(
-    study: Annotated[str, typer.Argument(help="A study's name (shiftproof ls studies) or a YAML file.")],
+    study: Annotated[
+        str,
+        typer.Argument(help="A study's name (shiftproof ls studies) or a YAML file.", autocompletion=complete_study),
+    ],
     out: o.Out = None,
     set_: o.SetOfStudy = None,
     seed: o.StudySeed = None,
