@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 import torch
@@ -168,10 +168,37 @@ def test_a_short_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
     assert {one["kind"] for one in result["measures"]} == {"clean", "attacked", "corrupted", "certified"}
     assert len(result["certified"]) == 4 * 3
     assert Path(result["report"]).is_file()
+    _tells_the_story(run("run", "quickstart", *short), result, tmp_path / "run")
     code, out, _ = run("run", "quickstart", *short, "--verbose")
     assert code == 0
     assert "points lost" in out
+    assert all(finding["message"] in out for finding in result["findings"])
     _reports(run, tmp_path / "run")
+
+
+def _tells_the_story(called: tuple[int, str, str], result: dict[str, Any], folder: Path) -> None:
+    """About 25 lines after what the study is about: one line a model with the figures of --json, the report last."""
+    code, out, _ = called
+    assert code == 0
+    title = "Does it still work where you ship it, and what is guaranteed there?"
+    assert out.splitlines().count(title) == 2
+    lines = out.rpartition(title)[2].strip().splitlines()
+    assert 12 <= len(lines) <= 28, out
+    assert lines[-1] == f"report     {folder / 'report.html'}"
+    by_kind = {(one["model"], one["kind"]): one for one in result["measures"] if one["classifier"] == "base"}
+    certified = {
+        one["model"]: one["certified_accuracy"]["0.25"] for one in result["certified"] if one["domain"] == "e=0.9"
+    }
+    for model in result["accuracy"]:
+        (line,) = [line for line in lines if line.startswith(f"{model} ") and "%" in line and "(" in line[16:40]]
+        shown = re.findall(r"([\d.]+)%", line)
+        kinds = [by_kind[model, kind]["value"]["e=0.9"] for kind in ("clean", "attacked", "corrupted")]
+        assert shown == [f"{100 * value:.1f}" for value in (*kinds, certified[model])]
+        gaps = [f"{100 * by_kind[model, kind]['gap']:+.1f}" for kind in ("clean", "attacked", "corrupted")]
+        assert all(gap in line for gap in gaps)
+    levels = [finding["level"] for finding in result["findings"]]
+    assert f"pass       {levels.count('pass')} check" in out
+    assert any(line.startswith("next ") and f"verify {folder}" in line for line in lines)
 
 
 @pytest.mark.slow

@@ -71,7 +71,7 @@ def command(
         _show(run, answers, verbose)
         show_findings(notes)
         show_edits(run.content().examples)
-        show_end(run, require)
+        show_end(run, require, takes_target=False)
     finish(run, require)
 
 

@@ -29,22 +29,25 @@ class Step:
     command: str = ""
 
 
-def next_steps(run: Run) -> list[Step]:
-    """At most two: what would settle a finding first, then what would check the certificates."""
-    found = [*_settling(run), *_checking(run)]
-    return found[:MOST]
+def next_steps(run: Run, takes_target: bool = True) -> list[Step]:
+    """At most two: what would settle a finding first, then what would check the certificates.
+
+    `takes_target` says whether the command that made the run has the option --target.
+    """
+    checking = list(_checking(run))
+    return [*list(_settling(run, takes_target))[: MOST - len(checking)], *checking]
 
 
-def _settling(run: Run) -> Iterator[Step]:
+def _settling(run: Run, takes_target: bool) -> Iterator[Step]:
     codes = {one.code for one in run.findings if one.level != "pass"}
     if {"sandwich-broken", "shift-order-broken"} & codes:
         yield Step("names the certificates that are contradicted", _verify(run))
-    if "no-target" in codes and not run.imported:
+    if "no-target" in codes and takes_target and len(run.record["sources"]) > 1 and not run.imported:
         yield Step("say with --target which domain the model is shipped to: without one nothing is unseen")
+    if {"guarantee-none", "out-of-reach"} & codes:
+        yield from _more_votes(run)
     if {"undecided", "guarantee-undecided"} & codes:
         yield from _more_samples(run)
-    if "guarantee-none" in codes:
-        yield from _more_votes(run)
     if "short-attack" in codes:
         yield from _longer_attack(run)
 
@@ -59,7 +62,9 @@ def _more_samples(run: Run) -> Iterator[Step]:
     """Only where some were left out: a data set that was measured as a whole has no more."""
     few = [name for name, facts in run.samples.items() if facts["sampled"] != "all"]
     if few and run.study.limit:
-        yield Step(f"--limit {4 * run.study.limit} and another --out: four times the samples, intervals half as wide")
+        # of several trainings, intervals also count these
+        narrower = "" if len(run.study.seeds or ()) > 1 else ", intervals about half as wide"
+        yield Step(f"--limit {4 * run.study.limit} and another --out: up to four times the samples{narrower}")
 
 
 def _more_votes(run: Run) -> Iterator[Step]:

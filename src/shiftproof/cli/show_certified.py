@@ -37,7 +37,7 @@ def show_certified(run: Run, require: Sequence[str] | None, verbose: bool) -> No
         show_findings(content.findings)
     else:
         show_findings_short(content)
-    show_end(run, require)
+    show_end(run, require, takes_target=False)
 
 
 def to_json(run: Run, require: Sequence[str] | None) -> None:

@@ -74,9 +74,9 @@ def show_findings_short(content: Report) -> None:
         tell("pass", f"{story.passed} check{'s' if story.passed != 1 else ''}", STYLES["pass"])
 
 
-def show_end(run: Run, require: Sequence[str] | None) -> None:
+def show_end(run: Run, require: Sequence[str] | None, takes_target: bool = True) -> None:
     """What to do next, what was required, and where the report is."""
-    for step in next_steps(run):
+    for step in next_steps(run, takes_target):
         if step.command:
             tell_command("next", step.command, step.text)
         else:

@@ -106,6 +106,9 @@ def _guaranteed(overview: Overview) -> Iterator[str]:
     figures = {row.model: row.figures["certified"] for row in overview.rows if "certified" in row.figures}
     if len(figures) == 1:
         (figure,) = figures.values()
+        if not figure.there.value and figure.measure is not None:
+            yield f"nothing on {figure.domain} within {size_text(figure.measure.size, figure.measure.norm)}"
+            return
         interval = f"{100 * figure.there.low:.1f} to {100 * figure.there.high:.1f}"
         yield f"{figure.there.value:.1%} ({interval}) of {figure.domain} {_promise(figure)}"
     elif figures:
@@ -116,7 +119,9 @@ def _guaranteed(overview: Overview) -> Iterator[str]:
             f"{figures[name].there.value:.1%} ({name}{'' if one_place else f' on {figures[name].domain}'})"
             for name in (least, most)
         ]
-        yield f"{where}{ends[0]} to {ends[1]} {_promise(figures[most])}"
+        if figures[least].there.value == figures[most].there.value:
+            ends = [f"{figures[most].there.value:.1%} (all {len(figures)} models)"]
+        yield f"{where}{' to '.join(ends)} {_promise(figures[most])}"
 
 
 def _promise(figure: OverviewFigure) -> str:
