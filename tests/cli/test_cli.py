@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -20,7 +21,9 @@ from conftest import ignoring_interrupts, needs_data
 from PIL import Image
 
 from shiftproof.cli.main import main
+from shiftproof.cli.next_steps import _longer_attack
 from shiftproof.models import load_model
+from shiftproof.runs import open_run
 
 pytestmark = pytest.mark.usefixtures("brief_examinations")
 
@@ -169,6 +172,11 @@ def test_a_short_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
     assert len(result["certified"]) == 4 * 3
     assert Path(result["report"]).is_file()
     _tells_the_story(run("run", "quickstart", *short), result, tmp_path / "run")
+    # what is advised can be typed
+    (step,) = _longer_attack(open_run(tmp_path / "run"))
+    assert "--attack ensemble --steps 100 --set attack.version=white-box" in step.command
+    code, out, err = run(*shlex.split(step.command)[1:], "--limit", 2, "--out", tmp_path / "longer")
+    assert code == 0, err
     code, out, _ = run("run", "quickstart", *short, "--verbose")
     assert code == 0
     assert "points lost" in out

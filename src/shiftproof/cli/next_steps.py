@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from shiftproof.attacks import Attack
     from shiftproof.runs import Run
 
 __all__ = ["Step", "next_steps"]
@@ -74,7 +76,7 @@ def _more_votes(run: Run) -> Iterator[Step]:
 
 
 def _longer_attack(run: Run) -> Iterator[Step]:
-    """The command for the model that withstood most; none where no file or name finds it again."""
+    """The run's own attack with more steps, on the model that withstood most; none if no file or name finds that."""
     from shiftproof.runs.models import model_file
 
     rows = {row.model: row.figures["attacked"] for row in run.content().overview.rows if "attacked" in row.figures}
@@ -82,15 +84,39 @@ def _longer_attack(run: Run) -> Iterator[Step]:
         return
     name = max(rows, key=lambda model: rows[model].there.value)
     measure, spec = rows[name].measure, run.study.models[name]
+    attack = _attack_of(run, name, "" if measure is None else measure.norm)
+    if measure is None or attack is None:
+        return
     member = next(one for one in run.study.members if one.name == name)
     data = run.record["config"]["data"]
-    options = [part for key, value in data.items() if key != "name" for part in ("--set", f"data.{key}={value}")]
-    if measure is None or measure.norm not in ("l1", "l2", "linf"):
-        return
     path = f"file:{model_file(run.folder, run.study, member)}" if spec.train else spec.model.name
-    asked = ["--data", str(data["name"]), *options, "--model", path, "--threat", f"{measure.norm}:{measure.size:g}"]
-    command = shlex.join(["shiftproof", "attack", *asked, "--steps", str(STEPS)])
-    yield Step(f"attacks {name} for longer", command)
+    asked = ["--data", str(data["name"]), *_set("data", data), "--model", path]
+    asked += ["--threat", f"{measure.norm}:{measure.size:g}", "--attack", attack.name, "--steps", str(STEPS)]
+    told = {key: value for key, value in attack.to_config().items() if value != _usual_options(attack).get(key)}
+    chosen = {key: value for key, value in told.items() if key not in ("threat", "steps")}
+    yield Step(f"attacks {name} for longer", shlex.join(["shiftproof", "attack", *asked, *_set("attack", chosen)]))
+
+
+def _attack_of(run: Run, model: str, norm: str) -> Attack | None:
+    """The attack on the model itself, in a norm of pixels, that has a number of steps."""
+    from shiftproof.probes.attack import Attack as Probe
+
+    found = [one.attack for one in run.study.probes_of(model) if isinstance(one, Probe) and one.smoothed is None]
+    able = [one for one in found if "steps" in _usual_options(one)]
+    return next((one for one in able if one.threat.norm == norm and norm in ("l1", "l2", "linf")), None)
+
+
+def _usual_options(attack: Attack) -> dict[str, Any]:
+    """Its usual options, as they are written down."""
+    from shiftproof.catalogue import options_of, to_plain
+
+    return {key: to_plain(value) for key, value in options_of(type(attack)).items()}
+
+
+def _set(kind: str, options: Mapping[str, Any]) -> list[str]:
+    told = {key: value for key, value in options.items() if key != "name"}
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in told.items()}
+    return [part for key, text in texts.items() for part in ("--set", f"{kind}.{key}={text}")]
 
 
 def _verify(run: Run) -> str:
