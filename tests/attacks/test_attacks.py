@@ -598,7 +598,9 @@ def test_the_verb_writes_a_table_and_a_picture(run: Call, a_model: Path, tmp_pat
 
 
 def test_the_verb_says_what_it_measured_and_what_weakens_it(run: Call, a_model: Path) -> None:
-    code, out, _ = run(*verb(a_model, "--domain", "e=0.9", "--set", "attack.step=0.001", "--set", "attack.rule=raw"))
+    code, out, _ = run(
+        *verb(a_model, "--domain", "e=0.9", "--set", "attack.step=0.001", "--set", "attack.rule=raw", "--verbose")
+    )
     assert code == 0
     for text in ("20 samples", "unseen by the model", "base classifier", "reach 0.005", "raw gradients", "Clopper"):
         assert text in out

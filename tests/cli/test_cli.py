@@ -6,13 +6,14 @@ import json
 import os
 import pickle
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 import torch
@@ -20,7 +21,9 @@ from conftest import ignoring_interrupts, needs_data
 from PIL import Image
 
 from shiftproof.cli.main import main
+from shiftproof.cli.next_steps import _longer_attack
 from shiftproof.models import load_model
+from shiftproof.runs import open_run
 
 pytestmark = pytest.mark.usefixtures("brief_examinations")
 
@@ -102,7 +105,7 @@ def test_train_writes_a_run_with_its_model_at_the_top(run: Call, tmp_path: Path)
 def test_train_prints_a_table(run: Call, tmp_path: Path) -> None:
     code, out, _ = run(*train("--out", tmp_path / "m"))
     assert code == 0
-    for text in ("e=0.1", "unseen", "points lost", "model.safetensors", "kept    step", "it loses"):
+    for text in ("e=0.1", "unseen", "lost", "model.safetensors", "kept       step", " loses ", "points", "report.html"):
         assert text in out
 
 
@@ -168,10 +171,42 @@ def test_a_short_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
     assert {one["kind"] for one in result["measures"]} == {"clean", "attacked", "corrupted", "certified"}
     assert len(result["certified"]) == 4 * 3
     assert Path(result["report"]).is_file()
-    code, out, _ = run("run", "quickstart", *short)
+    _tells_the_story(run("run", "quickstart", *short), result, tmp_path / "run")
+    # what is advised can be typed
+    (step,) = _longer_attack(open_run(tmp_path / "run"))
+    assert "--attack ensemble --steps 100 --set attack.version=white-box" in step.command
+    code, out, err = run(*shlex.split(step.command)[1:], "--limit", 2, "--out", tmp_path / "longer")
+    assert code == 0, err
+    code, out, _ = run("run", "quickstart", *short, "--verbose")
     assert code == 0
     assert "points lost" in out
+    assert all(finding["message"] in out for finding in result["findings"])
     _reports(run, tmp_path / "run")
+
+
+def _tells_the_story(called: tuple[int, str, str], result: dict[str, Any], folder: Path) -> None:
+    """About 25 lines after what the study is about: one line a model with the figures of --json, the report last."""
+    code, out, _ = called
+    assert code == 0
+    title = "Does it still work where you ship it, and what is guaranteed there?"
+    assert out.splitlines().count(title) == 2
+    lines = out.rpartition(title)[2].strip().splitlines()
+    assert 12 <= len(lines) <= 28, out
+    assert lines[-1] == f"report     {folder / 'report.html'}"
+    by_kind = {(one["model"], one["kind"]): one for one in result["measures"] if one["classifier"] == "base"}
+    certified = {
+        one["model"]: one["certified_accuracy"]["0.25"] for one in result["certified"] if one["domain"] == "e=0.9"
+    }
+    for model in result["accuracy"]:
+        (line,) = [line for line in lines if line.startswith(f"{model} ") and "%" in line and "(" in line[16:40]]
+        shown = re.findall(r"([\d.]+)%", line)
+        kinds = [by_kind[model, kind]["value"]["e=0.9"] for kind in ("clean", "attacked", "corrupted")]
+        assert shown == [f"{100 * value:.1f}" for value in (*kinds, certified[model])]
+        gaps = [f"{100 * by_kind[model, kind]['gap']:+.1f}" for kind in ("clean", "attacked", "corrupted")]
+        assert all(gap in line for gap in gaps)
+    levels = [finding["level"] for finding in result["findings"]]
+    assert f"pass       {levels.count('pass')} check" in out
+    assert any(line.startswith("next ") and f"verify {folder}" in line for line in lines)
 
 
 @pytest.mark.slow
@@ -195,7 +230,7 @@ def test_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
     assert certified["gray, attacked", "e=0.9"]["certified_accuracy"]["0.5"] > 0.3
     assert certified["sees colour", "e=0.9"]["certified_accuracy"]["0.25"] < 0.25
     assert Path(result["report"]).is_file()
-    code, out, _ = run("run", "quickstart", "--out", tmp_path / "run")
+    code, out, _ = run("run", "quickstart", "--out", tmp_path / "run", "--verbose")
     assert code == 0
     assert "points lost" in out
     _reports(run, tmp_path / "run")
@@ -470,7 +505,7 @@ def test_certify_writes_certificates_logs_table_and_picture(run: Call, a_model: 
     assert {"tables/certified.csv", "figures/certified.svg", "figures/certified.png"} <= found
     assert not [one for one in found if one.endswith(".journal")]
     before = {one: (tmp_path / "c" / one).stat().st_mtime_ns for one in found if one.startswith("evidence/")}
-    code, out, _ = run(*certify(a_model, "--sigma", "0.25,0.5", "--out", tmp_path / "c"))
+    code, out, _ = run(*certify(a_model, "--sigma", "0.25,0.5", "--out", tmp_path / "c", "--verbose"))
     assert code == 0
     assert all((tmp_path / "c" / one).stat().st_mtime_ns == when for one, when in before.items())
     assert "guarantee" in out

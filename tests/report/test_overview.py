@@ -80,7 +80,7 @@ def test_the_table_says_where_what_and_how_much_is_lost() -> None:
     assert [str(heading) for heading in table.headings] == [
         "on sketch unseen n = 100",
         *("clean", "lost, clean", "attacked l2 0.5", "lost, attacked"),
-        *("corrupted mean of 2 severity 3", "lost, corrupted", "certified l2 0.5 gaussian 0.25", "lost, certified"),
+        *("corrupted 2 kinds severity 3", "lost, corrupted", "certified l2 0.5 gaussian 0.25", "lost, certified"),
     ]
     (row,) = table.rows
     texts = [cell.text for cell in row.cells]

@@ -62,7 +62,8 @@ class TestRequire:
         audit = [*arguments("toys:two_classes"), "--out", tmp_path / "run"]
         code, out, _ = run(*audit, "--require", "clean>=0.5 with 95%", "--require", "clean<=0.1")
         assert code == 2
-        said = out.strip().splitlines()[-2:]
+        *said, path = out.strip().splitlines()[-3:]
+        assert path.endswith("report.html")
         assert "clean>=0.5 with 95% is met" in said[0]
         assert "its lower limit is judged" in said[0]
         assert "clean<=0.1 is not met" in said[1]

@@ -140,7 +140,22 @@ def test_a_run_from_training_to_verify_and_its_figures_by_hand(capsys: pytest.Ca
     page = Path("run/report.html").read_text()
     assert "Correlation, domain by domain" in page
     assert "scores.csv" in {path.name for path in Path("run/tables").iterdir()}
-    assert verb("audit", *NUMBERS, "--model", "file:run", "--target", "trips", "--limit", "20", "--out", "audit") == 0
+    assert (
+        verb(
+            "audit",
+            *NUMBERS,
+            "--model",
+            "file:run",
+            "--target",
+            "trips",
+            "--limit",
+            "20",
+            "--out",
+            "audit",
+            "--verbose",
+        )
+        == 0
+    )
     shown = " ".join(capsys.readouterr().out.split())
     assert "do not apply" in shown
     audit = open_run("audit")

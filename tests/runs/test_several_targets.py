@@ -225,7 +225,9 @@ class TestCommandLine:
         # of three targets, the model was trained on one
         where = ["--source", "angle=30", "--target", "angle=75, angle=0,angle=15"]
         quick = ["--limit", 6, "--n", 50, "--corruptions", "fog", "--severities", 3, "--threat", "l2:0.1"]
-        code, out, err = run("audit", "--data", "rotated-digits", "--model", "file:m", *where, *quick, "--out", "a")
+        code, out, err = run(
+            "audit", "--data", "rotated-digits", "--model", "file:m", *where, *quick, "--out", "a", "--verbose"
+        )
         assert code == 0, err
         assert out.count("was trained on angle=") == out.count("was trained on angle=0, or") > 0
         assert ", the worst of 3 targets, the model is right on" in out

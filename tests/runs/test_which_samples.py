@@ -179,7 +179,7 @@ def test_every_verb_measures_the_same_rows(run: Run, manifest: str) -> None:
 def test_what_may_have_been_trained_on_is_said_everywhere(run: Run, manifest: str) -> None:
     where = ["--data", manifest, *FOREIGN]
     audit = ["audit", *where, *LITTLE, "--target", "clinic-b", "--out", "a", "--require", "clean:clinic-a>=0.1"]
-    code, out, err = run(*audit)
+    code, out, err = run(*audit, "--verbose")
     assert code in (0, 2), err
     note = "seen in training: unknown"
     table, after = out.split("warn", 1) if "warn" in out else out.split("pass", 1)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from shiftproof.cli import options as o
+from shiftproof.cli.lines import show_compact, tell
 from shiftproof.cli.measure import finish, measure, study_of_one_model
-from shiftproof.cli.show import outcomes_now, say, show_edits, show_findings, show_json, show_table
+from shiftproof.cli.show import outcomes_now, say, show_edits, show_findings, show_json
+from shiftproof.cli.summary import show_end, show_samples
 
 if TYPE_CHECKING:
     from shiftproof.perturbations.threat import Ball
     from shiftproof.probes.attack import Attack
     from shiftproof.report.sections.attacked import Attacked
+    from shiftproof.report.tables import Table
     from shiftproof.runs import Run
 
 __all__ = ["command"]
@@ -37,6 +40,7 @@ def command(
     out: o.Out = None,
     set_: o.SetOfAttack = None,
     workers: o.Workers = None,
+    verbose: o.Verbose = False,
     json: o.AsJson = False,
 ) -> None:
     """Attack a model on each domain: how much of its accuracy is left when samples may be changed a little.
@@ -64,12 +68,11 @@ def command(
         outcomes = [asdict(one) for one in outcomes_now(run, require)]
         show_json({**result, "out": str(run.folder), "requirements": outcomes})
     else:
-        _show(run, answers)
+        _show(run, answers, verbose)
         show_findings(notes)
         show_edits(run.content().examples)
-        pictures = ", figures/attacked.svg" if len(answers[0].attacks) > 1 else ""
-        say(f"\nwritten to {run.folder}: report.html, evidence/, tables/attacked.csv{pictures}")
-    finish(run, require, json)
+        show_end(run, require, takes_target=False)
+    finish(run, require)
 
 
 def _probe(
@@ -107,36 +110,42 @@ def _threat(text: str, eps: str | None) -> Ball:
     return as_ball(text if ":" in text or eps is None else f"{text}:{eps.split(',')[-1]}")
 
 
-def _show(run: Run, answers: list[Attacked]) -> None:
+def _show(run: Run, answers: list[Attacked], verbose: bool) -> None:
     """A table of accuracy under attack, and what it is of."""
-    from shiftproof.evidence import seen_note
     from shiftproof.evidence.titles import relative_size
-    from shiftproof.perturbations.threat import eps_text, size_text
-    from shiftproof.runs.sample_words import describe_samples
+    from shiftproof.perturbations.threat import eps_text
 
     first = answers[0]
     norm, threat = str(first.fact("norm")), str(first.fact("threat"))
-    header = [
-        "domain",
-        "clean",
-        *(size_text(size, norm) if norm == "edits" else f"eps {eps_text(size, norm)}" for size in first.attacks),
-    ]
-    rows = []
-    for one in answers:
-        cells = [f"{e.value:.1%}\n{100 * e.low:.1f} to {100 * e.high:.1f}" for e in [one.clean, *one.accuracy.values()]]
-        rows.append([f"{one.domain}{seen_note(one.seen_in_training, chr(10))}", *cells])
-    show_table(header, rows)
-    for one in answers:
-        facts = run.samples[one.domain]
-        count = f"{facts['n']:,} sample{'s' if facts['n'] != 1 else ''}"
-        say(f"{one.domain}: {count} ({describe_samples(facts, one.model)})")
-    say(
-        f"Accuracy of the {first.classifier} classifier under attack, {threat}: eps is {norm}, in "
-        f"{first.fact('units')}; {first.fact('how')}. A stronger attack can only find more."
+    say(f"\n{run.content().title}", "bold")
+    show_samples(run)
+    say("")
+    show_compact(_table(answers, norm))
+    say("")
+    tell(
+        "attack",
+        f"{threat} on the {first.classifier} classifier: eps is {norm}, in {first.fact('units')}; {first.fact('how')}. "
+        "A stronger attack can only find more.",
     )
     for size in first.attacks:
         if relative := relative_size([one for answer in answers for one in answer.attacks[size].measurements], size):
-            say(f"eps {eps_text(size, norm)} is {relative}.")
-    grouped = any(one.grouped for one in answers)
-    kind = "intervals of a bootstrap over groups" if grouped else "Clopper-Pearson intervals over samples"
-    say(f"Small figures are 95 % {kind}.")
+            tell("", f"eps {eps_text(size, norm)} is {relative}.")
+    if verbose:
+        grouped = any(one.grouped for one in answers)
+        kind = "intervals of a bootstrap over groups" if grouped else "Clopper-Pearson intervals over samples"
+        tell("intervals", f"are 95 % {kind}.")
+
+
+def _table(answers: list[Attacked], norm: str) -> Table:
+    """A row for each domain: accuracy as it is and within each size."""
+    from shiftproof.evidence import seen_note
+    from shiftproof.perturbations.threat import eps_text, size_text
+    from shiftproof.report.tables import Cell, Heading, Row, Table, percent_cell
+
+    sizes = [size_text(size, norm) if norm == "edits" else f"eps {eps_text(size, norm)}" for size in answers[0].attacks]
+    rows = []
+    for one in answers:
+        note = seen_note(one.seen_in_training)
+        figures = map(percent_cell, [one.clean, *one.accuracy.values()])
+        rows.append(Row([Cell(one.domain, ("", note) if note else ()), *figures]))
+    return Table("attacked", [Heading("domain"), *(Heading(text, tint=True) for text in ("clean", *sizes))], rows)

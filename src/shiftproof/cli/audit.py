@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from shiftproof.cli import options as o
 from shiftproof.cli.measure import finish, measure, worker_count
-from shiftproof.cli.show_audit import Took, show_audit, show_audit_json, show_plan
+from shiftproof.cli.show_audit import Took, show_audit_json, show_plan
+from shiftproof.cli.summary import show_summary
 
 if TYPE_CHECKING:
     from shiftproof.certification import Certifier
@@ -42,6 +43,7 @@ def command(
     out: o.Out = None,
     set_: o.SetOfCertify = None,
     workers: o.Workers = None,
+    verbose: o.Verbose = False,
     json: o.AsJson = False,
 ) -> None:
     """Audit a model of yours on your domains: clean, attacked, corrupted and certified, on the same samples.
@@ -78,7 +80,7 @@ def command(
     )
     running: dict[str, Any] = {"workers": worker_count(workers), "progress": "lines", "require": requirements}
     planned = plan_audit(prepared, questions, out, strict=strict, **running)
-    show_plan(planned, worker_count(workers), json, estimate)
+    show_plan(planned, worker_count(workers), json, estimate, verbose)
     if estimate:
         return
     planning = time.monotonic() - began
@@ -88,8 +90,8 @@ def command(
     if json:
         show_audit_json(run, require, took)
     else:
-        show_audit(run, took)
-    finish(run, require, json, failed=bool(run.broken))
+        show_summary(run, require, verbose, [("time", took.overrun)] if took.overrun else [])
+    finish(run, require, failed=bool(run.broken))
 
 
 def _certifiers(

@@ -8,7 +8,7 @@ import typer
 
 from shiftproof.cli import options as o
 from shiftproof.cli.certifiers import make_certifiers
-from shiftproof.cli.measure import finish, measure, show_repeat, study_of_one_model
+from shiftproof.cli.measure import finish, measure, study_of_one_model
 from shiftproof.cli.show_certified import show_certified, show_claimed, to_json
 
 __all__ = ["command"]
@@ -42,6 +42,7 @@ def command(
     out: o.Out = None,
     set_: o.SetOfCertify = None,
     workers: o.Workers = None,
+    verbose: o.Verbose = False,
     json: o.AsJson = False,
 ) -> None:
     """Certify a model's predictions on each domain; the same command continues where it was stopped.
@@ -80,9 +81,8 @@ def command(
     if json:
         to_json(run, require)
     else:
-        show_certified(run)
-        show_repeat(run)
-    finish(run, require, json)
+        show_certified(run, require, verbose)
+    finish(run, require)
 
 
 def _check_calibration(names: str | None, certifier: str) -> None:

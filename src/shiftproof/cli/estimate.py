@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from shiftproof.cli.completion import complete_study
 from shiftproof.cli.measure import worker_count
 from shiftproof.cli.options import AsJson, Scale, SetOfStudy, Workers
 from shiftproof.cli.show import duration, say, show_costs, show_json, show_table
@@ -15,7 +16,9 @@ __all__ = ["command"]
 
 
 def command(
-    study: Annotated[str, typer.Argument(help="A study's name, a YAML file, or the folder of a run.")],
+    study: Annotated[
+        str, typer.Argument(help="A study's name, a YAML file, or the folder of a run.", autocompletion=complete_study)
+    ],
     set_: SetOfStudy = None,
     scale: Scale = None,
     workers: Workers = None,

@@ -6,6 +6,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
+from shiftproof.cli.completion import known_names
 from shiftproof.cli.options import AsJson
 from shiftproof.cli.show import say, show_json, show_table
 
@@ -26,9 +27,25 @@ KINDS = (
 )
 
 
+def _complete_kind(incomplete: str) -> list[str]:
+    return [kind for kind in KINDS if kind.startswith(incomplete)]
+
+
+def _complete_name(context: typer.Context, incomplete: str) -> list[str]:
+    kind = str(context.params.get("kind"))
+    names = known_names(kind) if kind in KINDS and kind != "training" else []
+    return [name for name in names if name.startswith(incomplete)]
+
+
 def command(
-    kind: Annotated[str | None, typer.Argument(help=f"{', '.join(KINDS)}; the names of all if not given.")] = None,
-    name: Annotated[str | None, typer.Argument(help="Only this one, such as: ls objectives trades")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Argument(help=f"{', '.join(KINDS)}; the names of all if not given.", autocompletion=_complete_kind),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Only this one, such as: ls objectives trades", autocompletion=_complete_name),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """List what there is, from data sets to studies; of one kind with options."""

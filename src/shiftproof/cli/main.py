@@ -45,7 +45,6 @@ app = typer.Typer(
     name="shiftproof",
     help="Does your model still work on the domain you ship to?\n\nStart with: [bold]shiftproof run quickstart[/bold]",
     no_args_is_help=False,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from shiftproof.cli.options import EXIT_FAILED, absolute, names_of, repeat_command, typed_command
-from shiftproof.cli.show import outcomes_now, say, show_costs, show_outcomes
+from shiftproof.cli.show import outcomes_now, show_costs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,23 +60,19 @@ def measure(
     return run
 
 
-def finish(run: Run, require: Sequence[str] | None, json: bool, failed: bool = False) -> None:
-    """Say which requirements of this call are met; exit 2 if one is not, or if something else has failed."""
-    outcomes = outcomes_now(run, require)
-    if not json:
-        show_outcomes(outcomes)
-    if failed or any(not one.met for one in outcomes):
+def finish(run: Run, require: Sequence[str] | None, failed: bool = False) -> None:
+    """Exit 2 if a requirement of this call is not met, or if something else has failed."""
+    if failed or any(not one.met for one in outcomes_now(run, require)):
         raise typer.Exit(EXIT_FAILED)
 
 
 def show_repeat(run: Run) -> None:
-    """The command that repeats the noise, where its seed was drawn for the run."""
+    """The command that repeats the run with the same noise, where its seed was drawn."""
     drawn = any(one.classifier != "base" and one.fact("alpha") != 0 for one in run.evidence)
     if run.study.trains or "seed" in run.study.model_fields_set or not drawn:
         return
-    say(f"\nThe seed of the noise, {run.record['noise_seed']}, was drawn for this run. The same draws again:")
     # a command is copied as it is: nothing breaks its line
-    typer.echo(f"  {repeat_command(run.record['noise_seed'])}")
+    typer.echo(f"{'repeat':11}{repeat_command(run.record['noise_seed'])}")
 
 
 def worker_count(workers: int | None) -> int:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shiftproof.cli.completion import complete
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -31,13 +33,23 @@ arguments: ContextVar[list[str]] = ContextVar("arguments")
 
 # data and models
 Data = Annotated[
-    str, typer.Option("--data", help="A data set's name, folder:PATH, table:PATH or hf:NAME. See: shiftproof data ls")
+    str,
+    typer.Option(
+        "--data",
+        help="A data set's name, folder:PATH, table:PATH or hf:NAME. See: shiftproof data ls",
+        autocompletion=complete("domains"),
+    ),
 ]
 TrainedModel = Annotated[
     str, typer.Option("--model", help="file:PATH of a trained model, hf:PATH or python:PKG.MOD:FN.", show_default=False)
 ]
 NewModel = Annotated[
-    str, typer.Option("--model", help="mlp, cnn, ..., file:PATH, hf:PATH, timm:NAME, python:PKG.MOD:FN.")
+    str,
+    typer.Option(
+        "--model",
+        help="mlp, cnn, ..., file:PATH, hf:PATH, timm:NAME, python:PKG.MOD:FN.",
+        autocompletion=complete("models"),
+    ),
 ]
 Architecture = Annotated[
     str | None,
@@ -56,7 +68,9 @@ Target = Annotated[
 MeasuredDomains = Annotated[
     str | None, typer.Option("--domain", help="Domains to measure on: a,b.", show_default="all")
 ]
-Objective = Annotated[str, typer.Option("--objective", help="See: shiftproof ls objectives")]
+Objective = Annotated[
+    str, typer.Option("--objective", help="See: shiftproof ls objectives", autocompletion=complete("objectives"))
+]
 
 # which samples
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Samples of a domain, at most, at random.")]
@@ -91,7 +105,12 @@ OneThreat = Annotated[
 ]
 Attack = Annotated[
     str | None,
-    typer.Option("--attack", help="See: shiftproof ls attacks", show_default="pgd; spatial for a deformation"),
+    typer.Option(
+        "--attack",
+        help="See: shiftproof ls attacks",
+        show_default="pgd; spatial for a deformation",
+        autocompletion=complete("attacks"),
+    ),
 ]
 Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Steps of the attack.", show_default="as the attack")]
 Eps = Annotated[str | None, typer.Option("--eps", help="Further sizes: 0.01,8/255.", show_default="that of the threat")]
@@ -108,6 +127,7 @@ Certifier = Annotated[
         "--certifier",
         help="See: shiftproof ls certifiers, shiftproof explain",
         show_default="randomized-smoothing",
+        autocompletion=complete("certifiers"),
     ),
 ]
 Noise = Annotated[
@@ -116,6 +136,7 @@ Noise = Annotated[
         "--noise",
         help="uniform, rotation, word-deletion:0.8 ... See: shiftproof ls noise",
         show_default="gaussian; of text word-deletion",
+        autocompletion=complete("noise"),
     ),
 ]
 Sigma = Annotated[
@@ -164,13 +185,24 @@ Calibration = Annotated[
     ),
 ]
 Corruptions = Annotated[
-    str, typer.Option("--corruptions", help="standard, all, none, noise, blur, weather, digital, text, or names.")
+    str,
+    typer.Option(
+        "--corruptions",
+        help="standard, all, none, noise, blur, weather, digital, text, or names.",
+        autocompletion=complete("corruptions"),
+    ),
 ]
 Severities = Annotated[
     str | None, typer.Option("--severities", help="1 to 5, with commas.", show_default="all, or by budget")
 ]
 FurtherProbes = Annotated[
-    str | None, typer.Option("--also", help="Further probes: search, input-robustness.", show_default="none")
+    str | None,
+    typer.Option(
+        "--also",
+        help="Further probes: search, input-robustness.",
+        show_default="none",
+        autocompletion=complete("probes"),
+    ),
 ]
 
 # how it runs
@@ -244,6 +276,7 @@ Workers = Annotated[
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda ...")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="runs/<name>-<hash>")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Print every table and finding, not only the summary.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout instead of tables.")]
 
 

@@ -7,17 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shiftproof.cli import options as o
-from shiftproof.cli.measure import finish, measure, show_repeat
-from shiftproof.cli.show import (
-    outcomes_now,
-    say,
-    show_accuracy,
-    show_claims,
-    show_findings,
-    show_json,
-    show_measures,
-    show_scores,
-)
+from shiftproof.cli.completion import complete_study
+from shiftproof.cli.measure import finish, measure
+from shiftproof.cli.show import outcomes_now, say, show_json
+from shiftproof.cli.summary import show_summary
 
 if TYPE_CHECKING:
     from shiftproof.runs import Run
@@ -26,7 +19,10 @@ __all__ = ["command"]
 
 
 def command(
-    study: Annotated[str, typer.Argument(help="A study's name (shiftproof ls studies) or a YAML file.")],
+    study: Annotated[
+        str,
+        typer.Argument(help="A study's name (shiftproof ls studies) or a YAML file.", autocompletion=complete_study),
+    ],
     out: o.Out = None,
     set_: o.SetOfStudy = None,
     seed: o.StudySeed = None,
@@ -38,6 +34,7 @@ def command(
     estimate: o.Estimate = False,
     workers: o.Workers = None,
     device: o.Device = "auto",
+    verbose: o.Verbose = False,
     json: o.AsJson = False,
 ) -> None:
     """Train, measure and report as a study says; the same command continues a run that was stopped."""
@@ -55,29 +52,8 @@ def command(
     if json:
         _show_json(run, require)
     else:
-        _show(run)
-        show_repeat(run)
-    finish(run, require, json)
-
-
-def _show(run: Run) -> None:
-    """Everything that was measured, one table a kind, and what a reader should take away."""
-    content = run.content()
-    if content.scores.rows:
-        show_scores(content.scores)
-    elif content.measures.several:
-        show_measures(content.measures)
-    else:
-        show_accuracy(content.accuracy)
-    for one in content.probe_tables:
-        say(f"{one.title} ({one.classifier} classifier):")
-        show_accuracy(one.table)
-    for sentence in content.seed_words:
-        say(f"{sentence}\n")
-    if content.claims:
-        show_claims(content.claims)
-    show_findings(content.findings)
-    say(f"\nreport  {run.folder / 'report.html'}\nrun     {run.folder}")
+        show_summary(run, require, verbose)
+    finish(run, require)
 
 
 def _show_json(run: Run, require: list[str] | None) -> None:

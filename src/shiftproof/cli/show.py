@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from shiftproof.types import Finding
 
 __all__ = [
+    "console",
     "duration",
     "no_target",
     "outcomes_now",
@@ -81,7 +82,7 @@ def show_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
         table.add_column(Text(name), overflow="fold", min_width=max((len(w) for w in words if len(w) <= 16), default=1))
     for row in cells:
         table.add_row(*(Text(cell) for cell in row))
-    _console().print(table)
+    console().print(table)
 
 
 def show_measures(table: SideBySide) -> None:
@@ -122,7 +123,7 @@ def show_page_table(table: Table) -> None:
             for place, cell in enumerate(row.cells)
         ]
         shown.add_row(*cells)
-    _console(_COLUMN * len(table.headings)).print(shown)
+    console(_COLUMN * len(table.headings)).print(shown)
 
 
 def show_costs(cost: StudyCost, as_json: bool) -> None:
@@ -156,12 +157,12 @@ def show_edits(examples: Mapping[str, Examples], most: int = 3) -> None:
     from shiftproof.report.word_diff import marked, shortened, word_diff
 
     found = [(domain, one) for domain, some in examples.items() for one in some.edited]
-    console, styles = _console(), {"deleted": "red strike", "inserted": "green underline"}
+    out, styles = console(), {"deleted": "red strike", "inserted": "green underline"}
     for domain, one in found[-most:]:
         pieces = shortened(word_diff(one.before, one.after))
         say(f"\n{domain}, {one.edits}: {one.label} is taken for {one.answer}")
-        if console.is_terminal and not console.no_color:
-            console.print(Text(" ").join(Text(piece.text, styles.get(piece.kind, "")) for piece in pieces))
+        if out.is_terminal and not out.no_color:
+            out.print(Text(" ").join(Text(piece.text, styles.get(piece.kind, "")) for piece in pieces))
         else:
             typer.echo(marked(pieces))
 
@@ -174,7 +175,7 @@ def outcomes_now(run: Run, require: Sequence[str] | None) -> list[Outcome | Requ
 def show_outcomes(outcomes: Iterable[Outcome | RequiredClaims]) -> None:
     """One line a requirement: whether it is met, and by which figure."""
     for one in outcomes:
-        say(f"{'met   ' if one.met else 'failed'}  {one}", "green" if one.met else "red")
+        say(f"{'met' if one.met else 'failed':11}{one}", "green" if one.met else "red")
 
 
 def show_claims(claims: Sequence[ClaimOutcome]) -> None:
@@ -190,30 +191,30 @@ def show_findings(findings: Iterable[Finding]) -> None:
     """One line a finding."""
     from rich.text import Text
 
-    console = _console()
+    out = console()
     for finding in findings:
         line = Text.assemble((f"{finding.level:5}", STYLES[finding.level]), finding.message)
         # on a terminal lines break between words; in a log a finding is one line
-        console.print(line, soft_wrap=not console.is_terminal)
+        out.print(line, soft_wrap=not out.is_terminal)
 
 
 def say(text: str, style: str = "") -> None:
     """A sentence on stdout; on a terminal its lines break between words, in a log it is one line."""
     from rich.text import Text
 
-    console = _console()
-    console.print(Text(text, style), soft_wrap=not console.is_terminal)
+    out = console()
+    out.print(Text(text, style), soft_wrap=not out.is_terminal)
 
 
-def _console(width: int = 120) -> Any:
+def console(width: int = 120) -> Any:
     """The terminal, or in a log one of at least this width."""
     import shutil
 
     from rich.console import Console
 
-    console = Console()
+    terminal = Console()
     # in a log there is no terminal to fit; a table that is cut to 80 columns is no use there
-    return console if console.is_terminal else Console(width=max(120, width, shutil.get_terminal_size().columns))
+    return terminal if terminal.is_terminal else Console(width=max(120, width, shutil.get_terminal_size().columns))
 
 
 def duration(seconds: float) -> str:

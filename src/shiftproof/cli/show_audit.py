@@ -7,18 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from shiftproof.cli.measure import show_repeat
-from shiftproof.cli.show import (
-    duration,
-    no_target,
-    outcomes_now,
-    say,
-    show_accuracy,
-    show_findings,
-    show_json,
-    show_measures,
-    show_scores,
-)
+from shiftproof.cli.show import duration, no_target, outcomes_now, say, show_findings, show_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +16,7 @@ if TYPE_CHECKING:
     from shiftproof.runs.budget import Plan
     from shiftproof.runs.plan import Planned
 
-__all__ = ["Took", "show_audit", "show_audit_json", "show_plan"]
+__all__ = ["Took", "show_audit_json", "show_plan"]
 
 LONG = 30 * 60
 """Seconds from which an audit says before its start that it takes long."""
@@ -59,7 +48,7 @@ class Took:
         return {**taken, "budget": self.budget, "overrun": self.overrun}
 
 
-def show_plan(planned: Planned, workers: int, json: bool, estimate: bool) -> None:
+def show_plan(planned: Planned, workers: int, json: bool, estimate: bool, verbose: bool) -> None:
     """What will be measured, on how many samples, and how long that takes."""
     from shiftproof.runs.run import describe
 
@@ -84,7 +73,7 @@ def show_plan(planned: Planned, workers: int, json: bool, estimate: bool) -> Non
             say(f"continue {planned.folder}, {planned.done} of {planned.pieces} measurements are done")
         else:
             say(f"time     about {duration(plan.seconds)} with --workers {workers}, by a trial of a moment")
-        show_findings(planned.prepared.findings)
+        show_findings(one for one in planned.prepared.findings if verbose or one.level != "pass")
     _warn_if_long(plan)
 
 
@@ -102,26 +91,6 @@ def _warn_if_long(plan: Plan | None) -> None:
         "shorten it: --budget 20m, a smaller --limit or --n, --corruptions none, fewer --severities or --threat",
         err=True,
     )
-
-
-def show_audit(run: Run, took: Took) -> None:
-    """Every measure on every domain, the verdict, and where the report is."""
-    content = run.content()
-    if content.scores.rows:
-        show_scores(content.scores)
-    elif content.measures.beyond:
-        typer.echo("As they are, on all samples:")
-        show_accuracy(content.accuracy)
-    if content.measures.rows:
-        show_measures(content.measures)
-    show_findings(content.findings)
-    say("")
-    for sentence in content.verdict:
-        say(sentence, "bold")
-    say(f"\nreport  {run.folder / 'report.html'}\nrun     {run.folder}")
-    show_repeat(run)
-    if took.overrun:
-        say(f"time    {took.overrun}")
 
 
 def show_audit_json(run: Run, require: Sequence[str] | None, took: Took) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from shiftproof.cli.show import outcomes_now, say, show_json, show_table
+from shiftproof.cli.lines import show_compact, tell
+from shiftproof.cli.show import outcomes_now, say, show_findings, show_json, show_table
+from shiftproof.cli.summary import show_end, show_findings_short, show_samples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,18 +15,29 @@ if TYPE_CHECKING:
     from shiftproof.evidence import Measurement
     from shiftproof.probes.certify import Certify
     from shiftproof.report.certified import Series
+    from shiftproof.report.tables import Table
     from shiftproof.runs import Run
 
 __all__ = ["show_certified", "show_claimed", "to_json"]
 
 
-def show_certified(run: Run) -> None:
+def show_certified(run: Run, require: Sequence[str] | None, verbose: bool) -> None:
     """A table of certified accuracy, what is guaranteed, and what no radius could exceed."""
     content = run.content()
     series = content.series
-    _show_table(run, series, content.radii_of(series))
+    say(f"\n{content.title}", "bold")
+    show_samples(run)
+    say("")
+    show_compact(_table(series, content.radii_of(series)))
+    say("")
+    tell("guarantee", series[0].promise, "green")
     _show_caps(run)
-    say(f"\nwritten to {run.folder}: report.html, evidence/, logs/, tables/certified.csv, figures/certified.svg")
+    if verbose:
+        _show_small_print(run, series)
+        show_findings(content.findings)
+    else:
+        show_findings_short(content)
+    show_end(run, require, takes_target=False)
 
 
 def to_json(run: Run, require: Sequence[str] | None) -> None:
@@ -107,11 +120,11 @@ def _show_caps(run: Run) -> None:
         caps[name] = certifier.largest_radius(classes, None if levels is None else Levels(**levels))
     for series in {one.title: one for one in run.content().series if math.isfinite(one.cap)}.values():
         most = size_text(series.cap, series.norm)
-        say(f"Under {series.title} no radius can exceed {most}, however many votes there are.")
+        tell("limit", f"Under {series.title} no radius can exceed {most}, however many votes there are.")
     known = {name: cap for name, cap in caps.items() if math.isfinite(cap)}
     if known:
         limits = "; ".join(f"{cap:.4g} ({name})" for name, cap in known.items())
-        say(f"With so many noise samples no radius can exceed {limits}, however sure the model is.")
+        tell("limit", f"With so many noise samples no radius can exceed {limits}, however sure the model is.")
 
 
 def _radius(value: float) -> str:
@@ -119,39 +132,45 @@ def _radius(value: float) -> str:
     return f"{value:.4f}" if value == 0 or value >= 1e-3 else f"{value:.1e}"
 
 
-def _show_table(run: Run, series: list[Series], radii: tuple[float, ...]) -> None:
-    from shiftproof.certification import TOGETHER
-    from shiftproof.runs.sample_words import describe_samples
+def _table(series: list[Series], radii: tuple[float, ...]) -> Table:
+    """A row for each domain and certificate: certified accuracy by radius, the mean radius, and what abstained."""
+    from shiftproof.report.tables import Cell, Heading, Row, Table, percent_cell
 
-    edits = all(one.counts_edits for one in series)
+    edits, several = all(one.counts_edits for one in series), len({one.name for one in series}) > 1
     heads = [series[0].radius_words(radius) if edits else f"r >= {radius:g}" for radius in radii]
-    header = ["domain", "certificate", "alpha", *heads, "mean edits" if edits else "mean radius", "abstained"]
     rows = []
     for one in series:
-        cells = [f"{e.value:.1%}\n{100 * e.low:.1f} to {100 * e.high:.1f}" for e in map(one.at, radii)]
-        mean = f"{_radius(one.mean_radius())}{' or more' if one.biased else ''}\n"
-        mean += f"{_radius(one.mean_radius('correct'))} if right"
+        mean = f"{_radius(one.mean_radius())}{' or more' if one.biased else ''}"
+        right = f"{_radius(one.mean_radius('correct'))} if right"
         abstained = "not known" if one.abstained is None else f"{one.abstained:.1%}"
-        domain = f"{one.domain}\n{one.note}" if one.note else one.domain
-        rows.append([domain, one.title, f"{one.alpha:g}", *cells, mean, abstained])
-    show_table(header, rows)
-    for name, facts in run.samples.items():
-        count = f"{facts['n']:,} sample{'s' if facts['n'] != 1 else ''}"
-        say(f"{name}: {count} ({describe_samples(facts, series[0].model)})")
+        name = Cell(f"{one.domain}, {one.name}" if several else one.domain, ("", one.note) if one.note else ())
+        rows.append(
+            Row([name, *(percent_cell(one.at(radius)) for radius in radii), Cell(mean, (right,)), Cell(abstained)])
+        )
+    names = [*heads, "mean edits" if edits else "mean radius", "abstained"]
+    first = Heading("certified", () if several else (series[0].name,))
+    return Table("certified", [first, *(Heading(name, tint=name in heads) for name in names)], rows)
+
+
+def _show_small_print(run: Run, series: list[Series]) -> None:
+    """The guarantee in full, what it cost, and what the intervals are."""
+    from shiftproof.certification import TOGETHER
+
     # further alphas are read from the same votes
     counted = {(one.domain, one.title): one.fact("passes") for one in run.evidence.where(probe="certify")}
-    say(
-        f"{sum(counted.values()):,} forward passes. Certified accuracy is of all samples; r is {series[0].norm}, "
-        f"{series[0].units}."
+    tell(
+        "in full",
+        f"{series[0].guarantee} Certified accuracy is of all samples; r is {series[0].norm}, {series[0].units}.",
     )
-    say(f"\nguarantee  {series[0].promise}\n\nin full    {series[0].guarantee}")
     others = list(
         dict.fromkeys(f"{one.title} at alpha {one.alpha:g}" for one in series if one.heading != series[0].heading)
     )
     if others:
-        say(f"           Likewise for {', '.join(others)}.")
+        tell("", f"Likewise for {', '.join(others)}.")
     random = any(one.alpha > 0 for one in series)
-    say(f"\n{TOGETHER}" if random else "")
+    if random:
+        tell("together", TOGETHER)
     kind = "intervals of a bootstrap over groups" if series[0].grouped else "Clopper-Pearson intervals over samples"
     given = ", for this noise; the upper limit does not bound what more votes would certify" if random else ""
-    say(f"Small figures are 95 % {kind}{given}.")
+    tell("intervals", f"are 95 % {kind}{given}.")
+    tell("cost", f"{sum(counted.values()):,} forward passes")

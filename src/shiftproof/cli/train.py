@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from shiftproof.cli import options as o
 from shiftproof.cli.measure import finish, measure
-from shiftproof.cli.show import no_target, outcomes_now, say, show_accuracy, show_findings, show_json, show_scores
+from shiftproof.cli.show import no_target, outcomes_now, show_json
+from shiftproof.cli.summary import show_summary
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from shiftproof.runs import Run, Study
@@ -33,6 +35,7 @@ def command(
     estimate: o.Estimate = False,
     workers: o.Workers = None,
     device: o.Device = "auto",
+    verbose: o.Verbose = False,
     json: o.AsJson = False,
 ) -> None:
     """Train a model on the source domains and measure it on all; the same command continues where it was stopped.
@@ -62,31 +65,24 @@ def command(
     if json:
         _show_json(run, path, require)
     else:
-        _show(run, path, trained_before)
-    finish(run, require, json)
+        show_summary(run, require, verbose, list(_kept(run, path, trained_before)))
+    finish(run, require)
 
 
-def _show(run: Run, path: Path, trained_before: bool) -> None:
-    """Accuracy on every domain, which step was kept, and where the model is."""
+def _kept(run: Run, path: Path, trained_before: bool) -> Iterator[tuple[str, str]]:
+    """Which step was kept, why training stopped, and where the model is."""
     from shiftproof.models import read_card
 
     card, (spec,) = read_card(path), run.study.models.values()
     kept = card["selection"]
-    content = run.content()
-    if content.scores.rows:
-        show_scores(content.scores)
-    else:
-        show_accuracy(content.accuracy)
-    show_findings(run.findings)
     stopped = card.get("stopped") or {"step": card["recipe"]["steps"], "reason": "steps"}
-    say(f"\nkept    step {kept['step']} of {stopped['step']} ({_why(kept, not card['classes'])})")
+    yield "kept", f"step {kept['step']} of {stopped['step']} ({_why(kept, not card['classes'])})"
     if stopped["reason"] != "steps":
         ended = f"all {card['recipe']['epochs']} epochs are over" if stopped["reason"] == "epochs" else "a plateau"
-        say(f"stopped after step {stopped['step']}: {ended}")
-    say(f"model   {path}{' (was there already)' if trained_before else ''}")
+        yield "stopped", f"after step {stopped['step']}: {ended}"
+    yield "model", f"{path}{' (was there already)' if trained_before else ''}"
     if spec.pretrain is not None:
-        say(f"before  {path.with_name('model-pretrained.safetensors')}")
-    say(f"report  {run.folder / 'report.html'}")
+        yield "before", str(path.with_name("model-pretrained.safetensors"))
 
 
 def _show_json(run: Run, path: Path, require: list[str] | None) -> None:

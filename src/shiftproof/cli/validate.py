@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shiftproof.cli.completion import complete
 from shiftproof.cli.options import EXIT_FAILED, AsJson, SetOfData
 from shiftproof.cli.show import show_findings, show_json, show_table
 
@@ -17,7 +18,9 @@ __all__ = ["command"]
 
 
 def command(
-    data: Annotated[str, typer.Argument(help="A data set's name, folder:PATH or table:PATH.")],
+    data: Annotated[
+        str, typer.Argument(help="A data set's name, folder:PATH or table:PATH.", autocompletion=complete("domains"))
+    ],
     set_: SetOfData = None,
     json: AsJson = False,
 ) -> None:

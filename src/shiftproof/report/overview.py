@@ -236,7 +236,8 @@ def _words(measure: Measure) -> tuple[str, ...]:
     if measure.kind == "clean":
         return ()
     if measure.kind == "corrupted":
-        return tuple(measure.title.removeprefix("corrupted: ").split(", ", 1))
+        count, severity = measure.title.removeprefix("corrupted: mean of ").split(", ", 1)
+        return f"{count} kind{'s' if count != '1' else ''}", severity
     within = size_text(measure.size, measure.norm)
     if measure.kind == "attacked":
         return (within, *([f"vote under {measure.noise}"] if measure.noise else []))

@@ -30,6 +30,7 @@ from shiftproof.report.sections.measures import SideBySide, side_by_side
 from shiftproof.report.sections.sweeps import Sweep
 from shiftproof.report.sections.verdict import score_verdict, verdict_of
 from shiftproof.report.shift import KnownDistance, ShiftSeries, shift_order, shift_series
+from shiftproof.report.story import Story, story_of
 from shiftproof.report.tables import Cell
 from shiftproof.types import Finding
 
@@ -126,6 +127,11 @@ class Report:
         return overview_of(self)
 
     @cached_property
+    def story(self) -> Story:
+        """What a reader in a hurry should know."""
+        return story_of(self)
+
+    @cached_property
     def corrupted(self) -> list[Corrupted]:
         """Accuracy on corrupted samples, if it was measured."""
         return corrupted_of(self.shared)
@@ -162,7 +168,12 @@ class Report:
     def verdict(self) -> list[str]:
         """What was measured and guaranteed, in plain words; first of all whether it can be trusted."""
         of_classes = verdict_of(self.shared, self.sources, self.targets, self.seed)
-        sentences = [*of_classes, *score_verdict(self.scores), *self._around_verdict]
+        sentences = [*of_classes, *score_verdict(self.scores), *self.around_verdict]
+        return [*self.doubts, *sentences] if sentences else []
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why figures can't be trusted, can't be checked, or say little; nothing where there is no reason."""
         failed = [*self.notes, *self._order]
         codes = list(dict.fromkeys(one.code for one in failed if one.level == "fail"))
         doubts = (
@@ -172,11 +183,10 @@ class Report:
             doubts.append("What follows was imported: others have measured it, and it can't be checked here.")
         # a robust guess is a guess
         learned = [*shift_findings(self.accuracy, self.labels), *score_findings(self.scores)]
-        doubts += [f"What follows says little ({one.message})." for one in learned if one.code == "not-learned"]
-        return [*doubts, *sentences] if sentences else []
+        return doubts + [f"What follows says little ({one.message})." for one in learned if one.code == "not-learned"]
 
     @property
-    def _around_verdict(self) -> Iterator[str]:
+    def around_verdict(self) -> Iterator[str]:
         """One sentence for each model and classifier on what is guaranteed around a domain, if anything is."""
         models = self.evidence.distinct("model")
         for model in models if len(models) <= 2 else ():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import mean
 
 from shiftproof.evidence import seen_note, worst_seen
@@ -15,10 +16,28 @@ from shiftproof.report.section import SECTIONS, Badge, Badges, Card, Section
 from shiftproof.report.tables import points
 from shiftproof.types import Estimate, Finding
 
-__all__ = ["Findings", "certificate_findings", "score_findings", "shift_findings"]
+__all__ = [
+    "TELLING",
+    "Findings",
+    "Judgement",
+    "certificate_findings",
+    "certificate_judgements",
+    "score_findings",
+    "shift_findings",
+    "shift_judgements",
+]
 
+_NO_TARGET = "there is no target domain: nothing is known of a domain that was not trained on"
 TELLING = 0.10
 """A gap of this size should not stay hidden in an interval: a wider one decides nothing."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Whether accuracy or a guarantee survives on a target: as a finding, and in a few words for a terminal."""
+
+    finding: Finding
+    short: str
 
 
 @SECTIONS.register("findings")
@@ -43,10 +62,13 @@ class Findings(Section):
 
 def shift_findings(table: AccuracyTable, labels: Mapping[str, Mapping[str, int]]) -> Iterator[Finding]:
     """One finding a model and target: does its accuracy survive the shift? `labels` counts classes by domain."""
+    return (one.finding for one in shift_judgements(table, labels))
+
+
+def shift_judgements(table: AccuracyTable, labels: Mapping[str, Mapping[str, int]]) -> Iterator[Judgement]:
+    """The same with each finding in a few words."""
     if not table.targets and table.rows:
-        yield Finding(
-            "warn", "no-target", "there is no target domain: nothing is known of a domain that was not trained on"
-        )
+        yield _as_it_is(Finding("warn", "no-target", _NO_TARGET))
     for row in table.rows:
         sources = [source for source in table.sources if source in row.accuracy]
         if not sources:
@@ -56,9 +78,9 @@ def shift_findings(table: AccuracyTable, labels: Mapping[str, Mapping[str, int]]
         known = all(sum(labels[source].values()) for source in sources)
         if known and all(row.accuracy[source].low <= _constant(source, sources, labels) for source in sources):
             message = f"{trained} can't be told from always answering with one class"
-            yield Finding("warn", "not-learned", message)
+            yield _as_it_is(Finding("warn", "not-learned", message))
         elif not table.targets:
-            yield from [Finding("pass", "learned", trained)] if known else []
+            yield from [_as_it_is(Finding("pass", "learned", trained))] if known else []
         else:
             yield from (_finding(row, sources, target, len(labels[target])) for target in row.gaps)
 
@@ -66,9 +88,7 @@ def shift_findings(table: AccuracyTable, labels: Mapping[str, Mapping[str, int]]
 def score_findings(table: ScoreTable) -> Iterator[Finding]:
     """The same of models that predict numbers, by Pearson's correlation."""
     if not table.targets and table.rows:
-        yield Finding(
-            "warn", "no-target", "there is no target domain: nothing is known of a domain that was not trained on"
-        )
+        yield Finding("warn", "no-target", _NO_TARGET)
     for row in (one for one in table.rows if one.kind == "pearson"):
         here = mean(row.scores[source].value for source in table.sources)
         trained = f"{row.model}: correlation {here:.2f} on the domains it was trained on"
@@ -93,18 +113,29 @@ def _trained(row: AccuracyRow, sources: Sequence[str], rests_on: Sequence[str]) 
     return f"{row.model}: {here:.0%} on the domains it was trained on{note}"
 
 
-def _finding(row: AccuracyRow, sources: Sequence[str], target: str, classes: int) -> Finding:
+def _finding(row: AccuracyRow, sources: Sequence[str], target: str, classes: int) -> Judgement:
     there, lost, guessing = row.accuracy[target], row.gaps[target], 1 / classes if classes else 0.0
     measured = f"{_trained(row, sources, (*sources, target))}, {there.value:.0%} on {target}"
-    size = _size(lost)
+    size, model = _size(lost), row.model
+    seen = f" ({note})" if (note := row.note((*sources, target))) else ""
     if lost.low > 0 and there.high < guessing:
-        return Finding("fail", "collapse", f"{measured}: it loses {size} and is worse than guessing ({guessing:.0%})")
+        worse = f"is worse than guessing ({guessing:.0%})"
+        finding = Finding("fail", "collapse", f"{measured}: it loses {size} and {worse}")
+        return Judgement(finding, f"{model} loses {size} on {target} and {worse}{seen}")
     if lost.low > 0:
-        return Finding("warn", "gap", f"{measured}: it loses {size}")
+        return Judgement(
+            Finding("warn", "gap", f"{measured}: it loses {size}"), f"{model} loses {size} on {target}{seen}"
+        )
     if lost.high > TELLING:
         unit = "groups" if "bootstrap" in there.method else "samples"
-        return Finding("warn", "undecided", f"{measured}: too few {unit} to tell, the gap is {size}")
-    return Finding("pass", "holds", f"{measured}: no loss is measurable, the gap is {size}")
+        few = f"too few {unit} to tell"
+        finding = Finding("warn", "undecided", f"{measured}: {few}, the gap is {size}")
+        return Judgement(finding, f"{model}: {few} what it loses on {target}, {size}{seen}")
+    return _as_it_is(Finding("pass", "holds", f"{measured}: no loss is measurable, the gap is {size}"))
+
+
+def _as_it_is(finding: Finding) -> Judgement:
+    return Judgement(finding, finding.message)
 
 
 def _constant(domain: str, sources: Sequence[str], labels: Mapping[str, Mapping[str, int]]) -> float:
@@ -122,6 +153,13 @@ def certificate_findings(
     series: Sequence[Series], sources: Sequence[str], targets: Sequence[str], seed: int = 0
 ) -> Iterator[Finding]:
     """One finding a model, setting and target: does the guarantee survive the shift?"""
+    return (one.finding for one in certificate_judgements(series, sources, targets, seed))
+
+
+def certificate_judgements(
+    series: Sequence[Series], sources: Sequence[str], targets: Sequence[str], seed: int = 0
+) -> Iterator[Judgement]:
+    """The same with each finding in a few words."""
     for model, setting in dict.fromkeys((one.model, one.setting) for one in series):
         by_domain = {one.domain: one for one in series if (one.model, one.setting) == (model, setting)}
         here = [by_domain[source] for source in sources if source in by_domain]
@@ -130,7 +168,7 @@ def certificate_findings(
                 yield _certificate_finding(here, by_domain[target], seed, len(targets) > 1)
 
 
-def _certificate_finding(here: Sequence[Series], there: Series, seed: int, several: bool) -> Finding:
+def _certificate_finding(here: Sequence[Series], there: Series, seed: int, several: bool) -> Judgement:
     """Of one model and setting on the sources and on a target; `several` says that there are other targets."""
     model, target, radius = there.model, there.domain, here[0].scale
     within = f"{size_text(radius, there.norm)}" if there.counts_edits else f"a radius of {radius:g}"
@@ -145,11 +183,17 @@ def _certificate_finding(here: Sequence[Series], there: Series, seed: int, sever
     if not there.at(radius).value and not any(one.at(radius).value for one in here):
         of = f" of {target} and of the domains it was trained on" if several else ""
         message = f"{model}, {there.name}: not one sample{of} is right and certified within {within}"
-        return Finding("warn", "guarantee-none", message)
+        return _as_it_is(Finding("warn", "guarantee-none", message))
     lost = gap([one.values(radius) for one in here], there.values(radius), seed)
     size = _size(lost)
+    short, seen = f"{model}, {there.name}:", f" ({note})" if note else ""
     if lost.low > 0:
-        return Finding("warn", "guarantee-shrinks", f"{measured}: the guarantee loses {size}")
+        finding = Finding("warn", "guarantee-shrinks", f"{measured}: the guarantee loses {size}")
+        return Judgement(
+            finding, f"{short} the guarantee within {size_text(radius, there.norm)} loses {size} on {target}{seen}"
+        )
     if lost.high > TELLING:
-        return Finding("warn", "guarantee-undecided", f"{measured}: too few samples to tell, the gap is {size}")
-    return Finding("pass", "guarantee-holds", f"{measured}: no loss is measurable, the gap is {size}")
+        few = "too few samples to tell"
+        finding = Finding("warn", "guarantee-undecided", f"{measured}: {few}, the gap is {size}")
+        return Judgement(finding, f"{short} {few} whether the guarantee shrinks on {target}, {size}{seen}")
+    return _as_it_is(Finding("pass", "guarantee-holds", f"{measured}: no loss is measurable, the gap is {size}"))

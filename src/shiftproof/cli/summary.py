@@ -1,0 +1,144 @@
+"""How a finished run is told on the command line: about 25 lines, and with --verbose every table and finding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shiftproof.cli.lines import show_compact, show_report_path, tell, tell_command
+from shiftproof.cli.measure import show_repeat
+from shiftproof.cli.next_steps import next_steps
+from shiftproof.cli.show import (
+    STYLES,
+    outcomes_now,
+    say,
+    show_accuracy,
+    show_claims,
+    show_findings,
+    show_measures,
+    show_outcomes,
+    show_scores,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from shiftproof.report import Report
+    from shiftproof.runs import Run
+
+__all__ = ["show_details", "show_end", "show_findings_short", "show_samples", "show_summary"]
+
+SEVERAL = 6
+"""Domains of one role that are named; of more, how many they are."""
+_VERDICTS = {"supported": "green", "contradicted": "red"}
+
+
+def show_summary(run: Run, require: Sequence[str] | None, verbose: bool, more: Sequence[tuple[str, str]] = ()) -> None:
+    """The whole story of a run; `more` are labels and sentences that a verb has besides."""
+    content = run.content()
+    if verbose:
+        show_details(content)
+    say(f"\n{content.title}", "bold")
+    tell("tested", tested(run))
+    say("")
+    if content.overview.rows:
+        show_compact(content.overview.to_table())
+    for one in content.probe_tables if not content.overview.rows else ():
+        say(f"{one.title} ({one.classifier} classifier):")
+        show_accuracy(one.table)
+    if content.overview.note:
+        tell("samples", f"{content.overview.note}.")
+    say("")
+    for sentence in content.story.holds:
+        tell("holds", sentence, "green")
+    for sentence in content.story.guaranteed:
+        tell("guaranteed", sentence, "green")
+    show_findings_short(content)
+    for claim in content.claims:
+        tell("claim", f"{claim.verdict}: {claim.id}, {claim.says}", _VERDICTS.get(claim.verdict, "yellow"))
+    for label, text in more:
+        tell(label, text)
+    show_end(run, require)
+
+
+def show_findings_short(content: Report) -> None:
+    """Doubts, then failures and warnings in short, and how many checks passed."""
+    story, told = content.story, {one.code for one in content.story.suspicious}
+    # what only repeats a finding that follows is left to it
+    for sentence in content.doubts if "not-learned" not in told else ():
+        tell("doubt", sentence, STYLES["fail"])
+    for finding in story.suspicious:
+        tell(finding.level, finding.message, STYLES[finding.level])
+    if story.untold:
+        tell("", f"and {story.untold} more kinds of findings: see the report, or --verbose")
+    if story.passed:
+        tell("pass", f"{story.passed} check{'s' if story.passed != 1 else ''}", STYLES["pass"])
+
+
+def show_end(run: Run, require: Sequence[str] | None, takes_target: bool = True) -> None:
+    """What to do next, what was required, and where the report is."""
+    for step in next_steps(run, takes_target):
+        if step.command:
+            tell_command("next", step.command, step.text)
+        else:
+            tell("next", step.text)
+    show_repeat(run)
+    show_outcomes(outcomes_now(run, require))
+    show_report_path(run.folder / "report.html")
+
+
+def show_details(content: Report) -> None:
+    """Everything that was measured, one table a kind, all findings, and the verdict in plain words."""
+    if content.scores.rows:
+        show_scores(content.scores)
+    elif content.measures.several:
+        if content.measures.beyond:
+            say("As they are, on all samples:")
+            show_accuracy(content.accuracy)
+        show_measures(content.measures)
+    else:
+        show_accuracy(content.accuracy)
+    for one in content.probe_tables:
+        say(f"{one.title} ({one.classifier} classifier):")
+        show_accuracy(one.table)
+    for sentence in content.seed_words:
+        say(f"{sentence}\n")
+    if content.claims:
+        show_claims(content.claims)
+    show_findings(content.findings)
+    if content.verdict:
+        say("")
+    for sentence in content.verdict:
+        say(sentence, "bold")
+
+
+def show_samples(run: Run) -> None:
+    """Which samples of each domain were measured, of a run of one model."""
+    from shiftproof.runs.sample_words import describe_samples
+
+    for name, facts in run.samples.items():
+        count = f"{facts['n']:,} sample{'s' if facts['n'] != 1 else ''}"
+        tell("tested", f"{name}: {count} ({describe_samples(facts, next(iter(run.study.models)))})")
+
+
+def tested(run: Run) -> str:
+    """How many models on how many samples of which domains, and whether these were trained on."""
+    content = run.content()
+    counts = {name: facts["n"] for name, facts in run.samples.items()}
+    # an import says no parts
+    for one in run.evidence if not counts else ():
+        counts[one.domain] = max(len(one), counts.get(one.domain, 0))
+    places = [
+        _places([name for name in names if name in counts], counts, role)
+        for names, role in ((content.targets, "unseen"), (content.sources, "source"))
+        if any(name in counts for name in names)
+    ]
+    models, seeds = len(content.models), len(run.study.seeds or ())
+    who = f"{models} models" if models > 1 else next(iter(content.models))
+    trained = f", each trained with {seeds} seeds" if seeds > 1 else ""
+    return f"{who}{trained}, on {', '.join(places)}"
+
+
+def _places(names: Sequence[str], counts: dict[str, int], role: str) -> str:
+    if len(names) > SEVERAL:
+        return f"{sum(counts[name] for name in names):,} samples of {len(names)} domains ({role})"
+    return ", ".join(f"{name} ({role}, n = {counts[name]:,})" for name in names)
