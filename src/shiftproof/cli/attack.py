@@ -31,6 +31,7 @@ def command(
     sample_seed: o.SampleSeed = 0,
     split: o.Split = None,
     require: o.Require = None,
+    junit: o.Junit = None,
     budget: o.Budget = None,
     estimate: o.Estimate = False,
     seed: o.Seed = 0,
@@ -53,7 +54,7 @@ def command(
     probes = [Clean(), _probe(threat, attack, steps, eps, smoothed, options["attack"])]
     asked: dict[str, Any] = {"limit": limit, "sample_seed": sample_seed, "split": split, "seed": seed, "budget": budget}
     study = study_of_one_model("attack", "Attacks on", data, model, options, probes, domain=domain, **asked)
-    run = measure(study, out, require=require, estimate=estimate, workers=workers, json=json)
+    run = measure(study, out, require=require, estimate=estimate, workers=workers, json=json, junit=junit)
     if run is None:
         return
     answers, notes = attacked_of(run.evidence), [one for one in run.content().notes if one.level != "pass"]
@@ -69,7 +70,7 @@ def command(
         show_edits(run.content().examples)
         pictures = ", figures/attacked.svg" if len(answers[0].attacks) > 1 else ""
         say(f"\nwritten to {run.folder}: report.html, evidence/, tables/attacked.csv{pictures}")
-    finish(run, require, json)
+    finish(run, require, json, junit=junit)
 
 
 def _probe(

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from shiftproof.cli import options as o
+from shiftproof.cli.junit import check_junit
 from shiftproof.cli.measure import finish, measure, worker_count
 from shiftproof.cli.show_audit import Took, show_audit, show_audit_json, show_plan
 
@@ -36,6 +37,7 @@ def command(
     split: o.Split = None,
     budget: o.Budget = None,
     require: o.Require = None,
+    junit: o.Junit = None,
     strict: o.Strict = False,
     estimate: o.Estimate = False,
     seed: o.NoiseSeed = None,
@@ -58,6 +60,7 @@ def command(
     from shiftproof.runs.sources import ModelSource
 
     began = time.monotonic()
+    check_junit(junit)
     options = o.options_of_set(o.with_architecture(set_, architecture), o.CERTIFY_KINDS)
     requirements = [Requirement.parse(text) for text in require or []]
     corrupt = Corrupt("standard" if corruptions == "none" else corruptions, severities or "1,2,3,4,5")  # type: ignore[arg-type]
@@ -89,7 +92,7 @@ def command(
         show_audit_json(run, require, took)
     else:
         show_audit(run, took)
-    finish(run, require, json, failed=bool(run.broken))
+    finish(run, require, json, failed=bool(run.broken), junit=junit)
 
 
 def _certifiers(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from shiftproof.cli.junit import check_junit, write_junit
 from shiftproof.cli.options import EXIT_FAILED, absolute, names_of, repeat_command, typed_command
 from shiftproof.cli.show import outcomes_now, say, show_costs, show_outcomes
 
@@ -32,6 +33,7 @@ def measure(
     device: str = "auto",
     radii: Sequence[float] = (),
     note: str = "",
+    junit: Path | None = None,
 ) -> Run | None:
     """The finished run, with its report written; None if it only had to be estimated.
 
@@ -44,6 +46,7 @@ def measure(
     from shiftproof.training.machine import find_device
 
     find_device(device)
+    check_junit(junit)
     requirements, count = [Requirement.parse(text) for text in require or []], worker_count(workers)
     if not isinstance(study, Planned):
         study = plan_run(study, out, workers=count, progress="lines", require=requirements)
@@ -60,11 +63,15 @@ def measure(
     return run
 
 
-def finish(run: Run, require: Sequence[str] | None, json: bool, failed: bool = False) -> None:
+def finish(
+    run: Run, require: Sequence[str] | None, json: bool, failed: bool = False, junit: Path | None = None
+) -> None:
     """Say which requirements of this call are met; exit 2 if one is not, or if something else has failed."""
     outcomes = outcomes_now(run, require)
     if not json:
         show_outcomes(outcomes)
+    if junit is not None:
+        write_junit(junit, run.junit(outcomes))
     if failed or any(not one.met for one in outcomes):
         raise typer.Exit(EXIT_FAILED)
 

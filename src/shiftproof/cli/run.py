@@ -34,6 +34,7 @@ def command(
     scale: o.Scale = None,
     limit: o.Limit = None,
     require: o.Require = None,
+    junit: o.Junit = None,
     budget: o.Budget = None,
     estimate: o.Estimate = False,
     workers: o.Workers = None,
@@ -49,7 +50,9 @@ def command(
     if not json and not estimate and loaded.title:
         say(f"\n{loaded.title}", "bold")
         say(loaded.about)
-    run = measure(loaded, out, require=require, estimate=estimate, workers=workers, json=json, device=device)
+    run = measure(
+        loaded, out, require=require, estimate=estimate, workers=workers, json=json, device=device, junit=junit
+    )
     if run is None:
         return
     if json:
@@ -57,7 +60,7 @@ def command(
     else:
         _show(run)
         show_repeat(run)
-    finish(run, require, json)
+    finish(run, require, json, junit=junit)
 
 
 def _show(run: Run) -> None:

@@ -29,8 +29,8 @@ _CHARTS: dict[str, tuple[Callable[[Chart], bytes], str]] = {
 }
 FORMATS = ("html", "csv", "markdown", "latex", "svg", "png", "json")
 """What is written unless told."""
-MORE_FORMATS = ("interactive", "reproduction")
-"""Written on request: charts as pages of their own, each of almost a megabyte; a page beside a publication."""
+MORE_FORMATS = ("interactive", "reproduction", "junit")
+"""Written on request: charts as pages of their own, each of almost a megabyte; a page beside a publication; JUnit."""
 
 
 def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:

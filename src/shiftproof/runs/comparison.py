@@ -129,7 +129,8 @@ class Comparison:
             f"{len(self.pairs)} pair{'s' if len(self.pairs) > 1 else ''} of models, each measured on the same samples "
             "and by the same probes."
         )
-        title = f"{', '.join(titles)} against {self.pairs[0].baseline_run}"
+        first = self.pairs[0].baseline_run
+        title = f"Models of {first}" if titles == [first] else f"{', '.join(titles)} against {first}"
         return comparison_report(title, about, self.pairs, self.outcomes, facts, self.runs[0].study.seed)
 
 

@@ -15,7 +15,7 @@ from shiftproof.report.report import Report
 from shiftproof.report.requirements import ComparedOutcome, Outcome
 from shiftproof.report.section import Badge, Badges, Card, Facts, Section
 from shiftproof.report.sections.requirements import Requirements
-from shiftproof.report.tables import Table
+from shiftproof.report.tables import Table, points
 
 __all__ = ["METHOD", "ComparisonReport", "comparison_report"]
 
@@ -180,20 +180,26 @@ def count_verdicts(pair: ModelPair) -> dict[str, int]:
 
 
 def _verdict_badges(pair: ModelPair) -> list[Badge]:
+    """What is better and what is worse, by domain, targets first; of what is not decided, how many."""
     badges = []
     for verdict, level in _LEVELS.items():
-        there = [line for line in pair.lines if line.verdict == verdict]
-        if there:
-            word = "not decided" if verdict == "undecided" else verdict
-            badges.append(Badge(level, word, f"{_listed(there)}."))
+        by_domain = {
+            domain: [line for line in pair.lines if (line.domain, line.verdict) == (domain, verdict)]
+            for domain in pair.domains
+        }
+        several = {domain: lines for domain, lines in by_domain.items() if lines}
+        if several and verdict == "undecided":
+            counts = ", ".join(f"{len(lines)} on {domain}" for domain, lines in several.items())
+            badges.append(Badge(level, "not decided", f"Of {len(pair.lines)} differences {counts}."))
+        elif several:
+            listed = "; ".join(f"{domain}: {', '.join(map(_named, lines))}" for domain, lines in several.items())
+            badges.append(Badge(level, verdict, f"On {listed}."))
     return badges
 
 
-def _listed(lines: Sequence[Line]) -> str:
-    by_domain: dict[str, list[str]] = {}
-    for line in lines:
-        by_domain.setdefault(line.domain, []).append(line.title)
-    return "; ".join(f"{domain}: {', '.join(titles)}" for domain, titles in by_domain.items())
+def _named(line: Line) -> str:
+    value = line.difference.value
+    return f"{line.title} ({points(value) if line.is_share else f'{value:+.3g}'})"
 
 
 def difference_chart(pair: ModelPair, place: int) -> Chart:
@@ -213,7 +219,8 @@ def difference_chart(pair: ModelPair, place: int) -> Chart:
         "yOffset": {"field": "domain", "type": "nominal", "sort": list(pair.domains)},
         "color": by_colour("domain", pair.domains),
     }
-    axis = {"type": "quantitative", "title": "difference in points, the other less the baseline"}
+    title = "difference in points, the other less the baseline"
+    axis = {"type": "quantitative", "title": title, "axis": {"tickCount": 8}}
     rules = layer(values, {"type": "rule", "strokeWidth": 2}, x={"field": "low", **axis}, x2={"field": "high"}, **rows)
     dots = layer(values, {"type": "point", "filled": True, "size": 45}, x={"field": "value", **axis}, **rows)
     zero = layer([{"at": 0}], {"type": "rule", "color": SOFT, "strokeDash": [4, 3]}, x={"field": "at", **axis})

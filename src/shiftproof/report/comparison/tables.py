@@ -74,7 +74,6 @@ def difference_table(pair: ModelPair) -> Table:
                 Cell(title, ("the model itself" if classifier == "base" else f"{classifier} classifier",)),
                 *(_cell(found.get(domain)) for domain in pair.domains),
             ],
-            group=pair.title,
             mark=next(iter(found.values())).metric in ("certified", "radius"),
         )
         for (title, classifier), found in by_measure.items()
@@ -92,13 +91,12 @@ def _cell(line: Line | None) -> Cell:
     decided = line.verdict if line.verdict != "undecided" else "not decided"
     below = (
         f"{form(found.low)} to {form(found.high)}",
-        decided,
         f"{figure(line.baseline.value)} to {figure(line.other.value)}",
         f"{len(line.gained)} {up}, {len(line.lost)} {down}",
         *(text for text in (seen_note(line.seen), line.note) if text),
     )
-    plain = f"{found.format(form)}{' points' if line.is_share else ''}; {'; '.join(below[1:])}"
-    return Cell(form(found.value), below, plain, strong=line.verdict != "undecided")
+    plain = f"{found.format(form)}{' points' if line.is_share else ''}; {'; '.join([decided, *below[1:]])}"
+    return Cell(f"{form(found.value)}, {decided}", below, plain, strong=line.verdict != "undecided")
 
 
 def _words(line: Line) -> tuple[str, str]:
