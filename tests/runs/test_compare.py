@@ -58,7 +58,7 @@ def before(root: Path) -> Run:
 
 @pytest.fixture(scope="module")
 def after(root: Path) -> Run:
-    return measured(root / "after", STEPS=120, MODEL="other")
+    return measured(root / "after", STEPS=60, MODEL="other")
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_every_difference_again_from_the_files(before: Run, after: Run) -> None:
             assert set(line.gained) == {name for name, value in change.items() if value > 0}
             assert set(line.lost) == {name for name, value in change.items() if value < 0}
         assert (line.verdict == "undecided") == (line.difference.low <= 0 <= line.difference.high)
-    # training six times as long is seen
+    # training three times as long is seen
     assert any(line.verdict == "better" for line in pair.lines)
     # what stands in both reports is what is compared
     shown = before.content().measures.rows[0].accuracy["e=0.9"]

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from shiftproof.cli import options as o
-from shiftproof.cli.junit import check_junit
+from shiftproof.cli.junit import check_junit, write_junit
 from shiftproof.cli.measure import finish, measure, worker_count
 from shiftproof.cli.show_audit import Took, show_audit, show_audit_json, show_plan
 
@@ -54,7 +54,9 @@ def command(
     sigma of rotation noise in half turns. Texts are attacked by word edits and in their embeddings, and certified under
     word deletion. Exit 2 if a check of the model or a --require fails.
     """
+    from shiftproof.errors import CheckFailed
     from shiftproof.probes.corrupt import Corrupt
+    from shiftproof.report.junit import Case, junit_xml
     from shiftproof.report.requirements import Requirement
     from shiftproof.runs.audit import audit_study, plan_audit, prepare_audit, questions_of, usual_threats
     from shiftproof.runs.sources import ModelSource
@@ -80,7 +82,11 @@ def command(
         also or (),
     )
     running: dict[str, Any] = {"workers": worker_count(workers), "progress": "lines", "require": requirements}
-    planned = plan_audit(prepared, questions, out, strict=strict, **running)
+    try:
+        planned = plan_audit(prepared, questions, out, strict=strict, **running)
+    except CheckFailed as error:
+        write_junit(junit, junit_xml(study.name, [Case("findings", "strict", "fail", str(error))]))
+        raise
     show_plan(planned, worker_count(workers), json, estimate)
     if estimate:
         return

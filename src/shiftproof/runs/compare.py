@@ -71,7 +71,7 @@ def compare(
     options = {"shared": shared_samples, "any_certificate": any_certificate}
     pairs: list[ModelPair] = []
     outcomes: list[ComparedOutcome | Outcome] = []
-    evidence: list[Evidence] = []
+    compared: list[Run] = []
     for run, name in zip(runs[1:], names[1:], strict=True):
         _check_classes(runs[0], run)
         for first, second in _model_pairs(runs[0], run, asked):
@@ -79,15 +79,16 @@ def compare(
                 raise UsageError(f"{first} would be compared with itself; name another with --model {first}=OTHER")
             pair = _compare_models(runs[0], run, (names[0], first, name, second), chosen, options, radii, also)
             pairs.append(pair)
-            evidence.append(run.evidence.where(model=second))
-    for pair, part in zip(pairs, evidence, strict=True):
-        title = pair.title if len(pairs) > 1 else ""
+            compared.append(run)
+    for pair, run in zip(pairs, compared, strict=True):
+        title, evidence = pair.title if len(pairs) > 1 else "", run.evidence.where(model=pair.model)
+        # a target that the baseline lacks is refused, not passed over
+        places = chosen or run.study.targets or pair.domains
         for one in required:
-            places = chosen or pair.targets or pair.domains
             if one.relative:
                 outcomes.append(judge_relative(one, pair.lines, places, title))
             else:
-                outcomes.append(replace(one.judge(part, places), model=title))
+                outcomes.append(replace(one.judge(evidence, places), model=title))
     return Comparison(tuple(runs), tuple(pairs), tuple(outcomes))
 
 
