@@ -14,7 +14,7 @@ from shiftproof.errors import UsageError
 from shiftproof.evidence import Evidence, Measurement
 from shiftproof.report.comparison import Line, judge_relative, lines_of, pair_evidence
 from shiftproof.report.comparison.pairing import OtherSamples
-from shiftproof.report.comparison.settings import differing_keys, nearest, options_in
+from shiftproof.report.comparison.settings import differing_keys, nearest, options_in, tell_apart
 from shiftproof.report.requirements import Measurable, Requirement
 from shiftproof.types import Estimate
 
@@ -180,6 +180,23 @@ class TestProtocols:
         assert "only the other run has (certify latent-margin)" in pair_evidence(before, after).left_out
         with pytest.raises(UsageError, match="nothing of it can be compared: attack differs in attack.steps 5 and 50"):
             pair_evidence(Evidence([before[1]]), Evidence([after[1]]))
+
+    def test_attacks_of_one_size_are_told_apart(self) -> None:
+        def attacked(model: str, attack: str, share: float) -> Measurement:
+            one = clean(model, None, rights(share, len(attack)))
+            facts = {"probe": "attack", "setting": f"Attack(attack={attack}) at 0.5", "eps": 0.5, "norm": "l2"}
+            return replace(one, facts={**one.facts, **facts, "units": "pixels", "title": "attack, l2 0.5"})
+
+        attacks = {"PGD(steps=5)": 0.6, "Ensemble(steps=20)": 0.4}
+        before = Evidence([attacked("a", attack, share) for attack, share in attacks.items()])
+        # in another order
+        after = Evidence([attacked("b", attack, 0.5) for attack in reversed(attacks)])
+        lines = lines_of(pair_evidence(before, after))
+        assert [line.title for line in lines] == ["attack, l2 0.5 (PGD)", "attack, l2 0.5 (Ensemble)"]
+        assert [line.baseline.value for line in lines] == [one["correct"].mean() for one in before]
+        assert [line.other.value for line in lines] == [one["correct"].mean() for one in reversed(list(after))]
+        steps = tell_apart(["x", "x"], ["Attack(attack=PGD(steps=5))", "Attack(attack=PGD(steps=9))"])
+        assert steps == ["x (attack.steps 5)", "x (attack.steps 9)"]
 
     def test_certificates_of_other_noise_pair_when_asked(self) -> None:
         a, b = np.linspace(-0.5, 1, N), np.linspace(-0.2, 1, N)

@@ -74,11 +74,15 @@ def compare(
     compared: list[Run] = []
     for run, name in zip(runs[1:], names[1:], strict=True):
         _check_classes(runs[0], run)
-        for first, second in _model_pairs(runs[0], run, asked):
+        several = _model_pairs(runs[0], run, asked)
+        alone = [] if asked else _models_alone(runs[0], run, several)
+        for first, second in several:
             if run is runs[0] and first == second:
                 raise UsageError(f"{first} would be compared with itself; name another with --model {first}=OTHER")
             pair = _compare_models(runs[0], run, (names[0], first, name, second), chosen, options, radii, also)
-            pairs.append(pair)
+            # models that nobody paired are named once
+            pairs.append(replace(pair, left_out=(*pair.left_out, *alone)))
+            alone = []
             compared.append(run)
     for pair, run in zip(pairs, compared, strict=True):
         title, evidence = pair.title if len(pairs) > 1 else "", run.evidence.where(model=pair.model)
@@ -148,6 +152,15 @@ def _model_pairs(baseline: Run, run: Run, asked: Sequence[str]) -> list[tuple[st
             f"say which pair: --model {_quoted(f'{here[0]}={there[0]}')}"
         )
     return common
+
+
+def _models_alone(baseline: Run, run: Run, pairs: Sequence[tuple[str, str]]) -> list[str]:
+    sides = [("the baseline", baseline, {first for first, _ in pairs}), ("the other run", run, {b for _, b in pairs})]
+    alone = {
+        side: [str(name) for name in one.evidence.distinct("model") if name not in paired]
+        for side, one, paired in sides
+    }
+    return [f"models of {side} alone: {', '.join(names)}" for side, names in alone.items() if names]
 
 
 def _parse_pair(text: str, here: Sequence[str], there: Sequence[str]) -> tuple[str, str]:

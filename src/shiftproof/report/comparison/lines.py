@@ -16,6 +16,7 @@ from shiftproof.evidence import worst_seen
 from shiftproof.perturbations.threat import size_text
 from shiftproof.report.certified import Series, by_setting, nice_radii, series_of_evidence
 from shiftproof.report.comparison.pairing import Paired
+from shiftproof.report.comparison.settings import tell_apart
 from shiftproof.report.differences import difference
 from shiftproof.report.estimates import Values, estimate
 from shiftproof.report.measures import Measure, measures_of
@@ -97,17 +98,33 @@ def lines_of(
         [one for one in measures_of(side, side[0].model) if one.kind != "certified"]
         for side in (paired.baseline, paired.other)
     ]
-    both = zip(sides[0], sides[1], strict=True)
-    lines = [line for here, there in both for line in _measured(paired, here, there, apart, seed)]
+    named = _attack_titles(paired, sides[0])
+    lines = [
+        line
+        for here, there, title in zip(sides[0], sides[1], named, strict=True)
+        for line in _measured(paired, replace(here, title=title), there, apart, seed)
+    ]
     series = [series_of_evidence(side) for side in (paired.baseline, paired.other)]
     counterparts = dict(zip(series[0], series[1], strict=True))
-    for some in by_setting(series[0]):
+    settings = by_setting(series[0])
+    names = tell_apart([_name(some[0], counterparts[some[0]]) for some in settings], [s[0].setting for s in settings])
+    for some, name in zip(settings, names, strict=True):
         further = [radius for norm, radius in also if norm in (None, some[0].norm)]
         shown = _radii([*some, *(counterparts[one] for one in some)], radii, further)
         for radius in shown:
-            lines += [_certified(paired, one, counterparts[one], radius, apart, seed) for one in some]
-        lines += [_radius(paired, one, counterparts[one], apart, seed) for one in some]
+            lines += [_certified(paired, one, counterparts[one], radius, name, apart, seed) for one in some]
+        lines += [_radius(paired, one, counterparts[one], name, apart, seed) for one in some]
     return lines
+
+
+def _attack_titles(paired: Paired, measures: Sequence[Measure]) -> list[str]:
+    """The titles of measures; attacks of one size by several methods also say which method, or which options."""
+    attacks = paired.baseline.where(probe="attack").by("setting")
+    settings = iter([part[0].setting for part in attacks if float(part[0].fact("eps"))])
+    # measures keep the order of settings
+    return tell_apart(
+        [one.title for one in measures], [next(settings) if one.kind == "attacked" else one.title for one in measures]
+    )
 
 
 def _measured(paired: Paired, here: Measure, there: Measure, apart: bool, seed: int) -> Iterator[Line]:
@@ -132,7 +149,7 @@ def _measured(paired: Paired, here: Measure, there: Measure, apart: bool, seed: 
         )
 
 
-def _certified(paired: Paired, here: Series, there: Series, radius: float, apart: bool, seed: int) -> Line:
+def _certified(paired: Paired, here: Series, there: Series, radius: float, name: str, apart: bool, seed: int) -> Line:
     within = f"within {size_text(radius, here.norm)}" if radius else "at all"
     early = "votes stopped early: more of them could certify more" if here.biased or there.biased else ""
     return _line(
@@ -142,14 +159,14 @@ def _certified(paired: Paired, here: Series, there: Series, radius: float, apart
         apart=apart,
         seed=seed,
         metric="certified",
-        title=f"certified {within}, {_name(here, there)}",
+        title=f"certified {within}, {name}",
         size=radius,
         note="" if _decides(here, radius) else early,
         **_facts(here, there),
     )
 
 
-def _radius(paired: Paired, here: Series, there: Series, apart: bool, seed: int) -> Line:
+def _radius(paired: Paired, here: Series, there: Series, name: str, apart: bool, seed: int) -> Line:
     most = [one.reachable_radii if one.biased else None for one in (here, there)]
     biased = here.biased or there.biased
     known = all(one.reachable_radii is not None for one in (here, there))
@@ -163,7 +180,7 @@ def _radius(paired: Paired, here: Series, there: Series, apart: bool, seed: int)
         seed=seed,
         most=(most[0], most[1]),
         metric=RADIUS,
-        title=f"mean certified radius, {_name(here, there)}",
+        title=f"mean certified radius, {name}",
         note=note,
         **_facts(here, there),
     )

@@ -22,7 +22,8 @@ __all__ = ["METHOD", "ComparisonReport", "comparison_report"]
 METHOD = (
     "Differences are the other less the baseline, in points (of radii: in their units), on the same samples. Their "
     "95 % intervals are a bootstrap of pairs: both figures of a sample, or of a whole group where there are groups, "
-    "are drawn together; several training seeds count by their t interval. Each interval stands for itself: of "
+    "are drawn together; several training seeds count by their t interval; of models that were trained once, a "
+    "difference is about these weights, and not about the way they were trained. Each interval stands for itself: of "
     "twenty, one misses the truth on average, so that a difference that nobody expected should be measured again.",
     "Better and worse mean that the whole interval is on one side of 0; otherwise the difference is not decided. A "
     "sample gains if it is right, or certified, and was not for the baseline; of a mean over corruptions or seeds, if "

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["differing_keys", "nearest", "options_in", "told"]
+__all__ = ["differing_keys", "nearest", "options_in", "tell_apart", "told"]
 
 ABSENT = "none"
 
@@ -83,3 +83,24 @@ def nearest(setting: str, others: Iterable[str]) -> tuple[str, dict[str, tuple[s
         if mine.get("") == theirs.get(""):
             found.append((one, differing_keys(mine, theirs)))
     return min(found, key=lambda pair: len(pair[1]), default=None)
+
+
+def tell_apart(titles: Sequence[str], settings: Sequence[str]) -> list[str]:
+    """Titles, of which those that are alike also say in which options their settings differ.
+
+    >>> tell_apart(["attack", "attack", "fog"], ["Attack(attack=PGD(steps=5))", "Attack(attack=Ensemble())", "fog 3"])
+    ['attack (PGD)', 'attack (Ensemble)', 'fog']
+    """
+    told_apart = []
+    options = [options_in(setting) for setting in settings]
+    for title, mine in zip(titles, options, strict=True):
+        alike = [one for name, one in zip(titles, options, strict=True) if name == title]
+        methods = {one.get("attack", "") for one in alike}
+        keys = [key for key in mine if any(one.get(key) != mine[key] for one in alike)]
+        if len(alike) == 1:
+            told_apart.append(title)
+        elif len(methods) == len(alike):
+            told_apart.append(f"{title} ({mine.get('attack', '')})")
+        else:
+            told_apart.append(f"{title} ({', '.join(f'{key} {_short(mine[key])}'.strip() for key in keys)})")
+    return told_apart
