@@ -178,7 +178,7 @@ class TestProtocols:
         assert [line.metric for line in lines_of(paired)] == ["clean"]
         assert paired.left_out == ("attack differs in attack.steps 5 and 50 (attack, l2 0.5)",)
         assert "only the other run has (certify latent-margin)" in pair_evidence(before, after).left_out
-        with pytest.raises(UsageError, match="nothing of it can be compared: attack differs in attack.steps 5 and 50"):
+        with pytest.raises(UsageError, match="nothing was measured alike: attack differs in attack.steps 5 and 50"):
             pair_evidence(Evidence([before[1]]), Evidence([after[1]]))
 
     def test_attacks_of_one_size_are_told_apart(self) -> None:
@@ -202,14 +202,14 @@ class TestProtocols:
         a, b = np.linspace(-0.5, 1, N), np.linspace(-0.2, 1, N)
         before = certified("a", 0, a, certifier={"name": "latent-margin"}, alpha=0.001)
         after = certified("b", 0, b, certifier={"name": "other"}, alpha=0.01)
-        with pytest.raises(UsageError, match="nothing of it can be compared"):
+        with pytest.raises(UsageError, match="nothing was measured alike"):
             pair_evidence(Evidence([before]), Evidence([after]))
         paired = pair_evidence(Evidence([before]), Evidence([after]), any_certificate=True)
         line = lines_of(paired, radii=[0.5])[0]
         assert line.difference.value == pytest.approx((b >= 0.5).mean() - (a >= 0.5).mean())
         assert "latent-margin and other" in line.title
         pixels = replace(after, facts={**after.facts, "norm": "linf"})
-        with pytest.raises(UsageError, match="nothing of it can be compared"):
+        with pytest.raises(UsageError, match="nothing was measured alike"):
             pair_evidence(Evidence([before]), Evidence([pixels]), any_certificate=True)
 
 

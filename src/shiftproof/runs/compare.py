@@ -148,7 +148,7 @@ def _model_pairs(baseline: Run, run: Run, asked: Sequence[str]) -> list[tuple[st
     common = [(name, name) for name in here if name in there]
     if not common:
         raise UsageError(
-            f"no model is called alike in {baseline.folder} ({', '.join(here)}) and {run.folder} ({', '.join(there)}); "
+            f"no model is called alike in {baseline.folder} ({_names(here)}) and {run.folder} ({_names(there)}); "
             f"say which pair: --model {_quoted(f'{here[0]}={there[0]}')}"
         )
     return common
@@ -174,6 +174,10 @@ def _parse_pair(text: str, here: Sequence[str], there: Sequence[str]) -> tuple[s
         return text.strip(), text.strip()
     first, _, second = (part.strip() for part in text.partition("="))
     raise UnknownName("model", first, here) if first not in here else UnknownName("model", second or first, there)
+
+
+def _names(models: Sequence[str]) -> str:
+    return ", ".join(map(repr, models))
 
 
 def _quoted(text: str) -> str:

@@ -71,7 +71,7 @@ def pair_evidence(
     keys = [key for key in here if key in there and (key[2].startswith(_BALL) or _agree(here[key], there[key]))]
     left_out = _left_out(here, there, keys)
     if not keys:
-        raise UsageError(f"nothing of it can be compared: {'; '.join(left_out) or 'nothing was measured twice'}")
+        raise UsageError(f"nothing was measured alike: {'; '.join(left_out) or 'no domain is in both'}")
     ids: dict[tuple[str, str], NDArray[np.object_]] = {}
     fewer: dict[str, int] = {}
     for domain, probe in dict.fromkeys(key[:2] for key in keys):
