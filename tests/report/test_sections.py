@@ -213,7 +213,7 @@ def test_every_table_and_chart_is_written_in_every_format(name: str, tmp_path: P
 
 def test_formats_on_request(tmp_path: Path) -> None:
     report = applying("accuracy", tmp_path)
-    assert MORE_FORMATS == ("interactive", "reproduction")
+    assert MORE_FORMATS == ("interactive", "reproduction", "junit")
     (page,) = write_report(report, tmp_path, ["interactive"])
     assert page == tmp_path / "figures" / "accuracy.html"
     # its scripts are in it: it opens offline
