@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from shiftproof.evidence import metrics
     from shiftproof.models import Normalized, SplitModel, build_model, load_model, save_model
     from shiftproof.perturbations import Threat, corrupt, noise
-    from shiftproof.runs import Run, audit, open_run, run_study, shift
+    from shiftproof.runs import Run, audit, compare, open_run, run_study, shift
     from shiftproof.training import train
     from shiftproof.types import Batch, Loss
 
@@ -38,6 +38,7 @@ __all__ = [
     "build_model",
     "certifiers",
     "certify",
+    "compare",
     "corrupt",
     "errors",
     "held_out",
@@ -72,6 +73,7 @@ _HOMES = {
     "audit": "runs",
     "build_model": "models",
     "certify": "certification",
+    "compare": "runs",
     "corrupt": "perturbations",
     "held_out": "domains",
     "load_domains": "domains",

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -484,9 +485,11 @@ class TestCommandLine:
         code, out, err = run(*arguments, "--out", tmp_path / "run")
         assert code == 0, err
         assert "was trained on angle=0" in out
-        code, _, err = run(*arguments, "--strict", "--out", tmp_path / "strict")
+        code, _, err = run(*arguments, "--strict", "--out", tmp_path / "strict", "--junit", tmp_path / "junit.xml")
         assert code == 2
         assert "was trained on angle=0" in err
+        (case,) = ElementTree.parse(tmp_path / "junit.xml").getroot().iter("testcase")
+        assert "was trained on angle=0" in case.find("failure").get("message")  # type: ignore[union-attr, operator]
 
     def test_estimate_writes_nothing(self, run: Run, saved: Path, tmp_path: Path) -> None:
         code, out, _ = run(*self.arguments(saved), "--out", tmp_path / "run", "--budget", "3m", "--estimate")

@@ -34,6 +34,7 @@ def command(
     sample_seed: o.SampleSeed = 0,
     split: o.Split = None,
     require: o.Require = None,
+    junit: o.Junit = None,
     budget: o.Budget = None,
     estimate: o.Estimate = False,
     seed: o.Seed = 0,
@@ -57,7 +58,7 @@ def command(
     probes = [Clean(), _probe(threat, attack, steps, eps, smoothed, options["attack"])]
     asked: dict[str, Any] = {"limit": limit, "sample_seed": sample_seed, "split": split, "seed": seed, "budget": budget}
     study = study_of_one_model("attack", "Attacks on", data, model, options, probes, domain=domain, **asked)
-    run = measure(study, out, require=require, estimate=estimate, workers=workers, json=json)
+    run = measure(study, out, require=require, estimate=estimate, workers=workers, json=json, junit=junit)
     if run is None:
         return
     answers, notes = attacked_of(run.evidence), [one for one in run.content().notes if one.level != "pass"]
@@ -72,7 +73,7 @@ def command(
         show_findings(notes)
         show_edits(run.content().examples)
         show_end(run, require, takes_target=False)
-    finish(run, require)
+    finish(run, require, junit=junit)
 
 
 def _probe(

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from shiftproof.cli import options as o
+from shiftproof.cli.junit import check_junit, write_junit
 from shiftproof.cli.measure import finish, measure, worker_count
 from shiftproof.cli.show_audit import Took, show_audit_json, show_plan
 from shiftproof.cli.summary import show_summary
@@ -37,6 +38,7 @@ def command(
     split: o.Split = None,
     budget: o.Budget = None,
     require: o.Require = None,
+    junit: o.Junit = None,
     strict: o.Strict = False,
     estimate: o.Estimate = False,
     seed: o.NoiseSeed = None,
@@ -54,12 +56,15 @@ def command(
     sigma of rotation noise in half turns. Texts are attacked by word edits and in their embeddings, and certified under
     word deletion. Exit 2 if a check of the model or a --require fails.
     """
+    from shiftproof.errors import CheckFailed
     from shiftproof.probes.corrupt import Corrupt
+    from shiftproof.report.junit import Case, junit_xml
     from shiftproof.report.requirements import Requirement
     from shiftproof.runs.audit import audit_study, plan_audit, prepare_audit, questions_of, usual_threats
     from shiftproof.runs.sources import ModelSource
 
     began = time.monotonic()
+    check_junit(junit)
     options = o.options_of_set(o.with_architecture(set_, architecture), o.CERTIFY_KINDS)
     requirements = [Requirement.parse(text) for text in require or []]
     corrupt = Corrupt("standard" if corruptions == "none" else corruptions, severities or "1,2,3,4,5")  # type: ignore[arg-type]
@@ -79,7 +84,11 @@ def command(
         also or (),
     )
     running: dict[str, Any] = {"workers": worker_count(workers), "progress": "lines", "require": requirements}
-    planned = plan_audit(prepared, questions, out, strict=strict, **running)
+    try:
+        planned = plan_audit(prepared, questions, out, strict=strict, **running)
+    except CheckFailed as error:
+        write_junit(junit, junit_xml(study.name, [Case("findings", "strict", "fail", str(error))]))
+        raise
     show_plan(planned, worker_count(workers), json, estimate, verbose)
     if estimate:
         return
@@ -91,7 +100,7 @@ def command(
         show_audit_json(run, require, took)
     else:
         show_summary(run, require, verbose, [("time", took.overrun)] if took.overrun else [])
-    finish(run, require, failed=bool(run.broken))
+    finish(run, require, failed=bool(run.broken), junit=junit)
 
 
 def _certifiers(

@@ -8,7 +8,9 @@ import typer
 
 from shiftproof.cli import options as o
 from shiftproof.cli.certifiers import make_certifiers
+from shiftproof.cli.junit import write_junit
 from shiftproof.cli.measure import finish, measure, study_of_one_model
+from shiftproof.cli.show import outcomes_now
 from shiftproof.cli.show_certified import show_certified, show_claimed, to_json
 
 __all__ = ["command"]
@@ -36,6 +38,7 @@ def command(
     sample_seed: o.SampleSeed = 0,
     split: o.Split = None,
     require: o.Require = None,
+    junit: o.Junit = None,
     budget: o.Budget = None,
     estimate: o.Estimate = False,
     seed: o.NoiseSeed = None,
@@ -72,17 +75,18 @@ def command(
     asked: dict[str, Any] = {"limit": limit, "sample_seed": sample_seed, "split": split, "seed": seed, "budget": budget}
     asked |= {"domain": domain, "calibration": o.names_of(calibration)}
     study = study_of_one_model("certify", "Certificates of", data, model, options, probes, **asked)
-    run = measure(study, out, require=require, estimate=estimate, workers=workers, json=json, radii=shown)
+    run = measure(study, out, require=require, estimate=estimate, workers=workers, json=json, radii=shown, junit=junit)
     if run is None:
         return
     if all(one.fact("unsound") for one in run.evidence.where(probe="certify")):
         show_claimed(run, shown, json)
+        write_junit(junit, run.junit(outcomes_now(run, require)))
         raise typer.Exit(o.EXIT_FAILED)
     if json:
         to_json(run, require)
     else:
         show_certified(run, require, verbose)
-    finish(run, require)
+    finish(run, require, junit=junit)
 
 
 def _check_calibration(names: str | None, certifier: str) -> None:

@@ -16,6 +16,7 @@ from shiftproof.cli import (
     attack,
     audit,
     certify,
+    compare,
     corrupt,
     data,
     doctor,
@@ -59,6 +60,7 @@ for verb in (
     verify,
     shift,
     report,
+    compare,
     import_,
     estimate,
     validate,
@@ -122,7 +124,7 @@ def _main(given: list[str]) -> NoReturn:
             raise
         _stop(_usage_sentence(format_message(), given), EXIT_MISTAKE)
     if code == EXIT_INTERRUPTED:
-        resumes = not given or given[0] not in ("verify", "explain", "shift") or "--state" in given
+        resumes = not given or given[0] not in ("verify", "explain", "shift", "compare") or "--state" in given
         _stop(
             f"interrupted; {'run the same command again to continue' if resumes else 'nothing was written'}",
             EXIT_INTERRUPTED,

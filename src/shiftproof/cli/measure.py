@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from shiftproof.cli.junit import check_junit, write_junit
 from shiftproof.cli.options import EXIT_FAILED, absolute, names_of, repeat_command, typed_command
 from shiftproof.cli.show import outcomes_now, show_costs
 
@@ -32,6 +33,7 @@ def measure(
     device: str = "auto",
     radii: Sequence[float] = (),
     note: str = "",
+    junit: Path | None = None,
 ) -> Run | None:
     """The finished run, with its report written; None if it only had to be estimated.
 
@@ -44,6 +46,7 @@ def measure(
     from shiftproof.training.machine import find_device
 
     find_device(device)
+    check_junit(junit)
     requirements, count = [Requirement.parse(text) for text in require or []], worker_count(workers)
     if not isinstance(study, Planned):
         study = plan_run(study, out, workers=count, progress="lines", require=requirements)
@@ -60,9 +63,12 @@ def measure(
     return run
 
 
-def finish(run: Run, require: Sequence[str] | None, failed: bool = False) -> None:
-    """Exit 2 if a requirement of this call is not met, or if something else has failed."""
-    if failed or any(not one.met for one in outcomes_now(run, require)):
+def finish(run: Run, require: Sequence[str] | None, failed: bool = False, junit: Path | None = None) -> None:
+    """Exit 2 if a requirement of this call is not met, or if something else has failed; `junit` is a file for CI."""
+    outcomes = outcomes_now(run, require)
+    if junit is not None:
+        write_junit(junit, run.junit(outcomes))
+    if failed or any(not one.met for one in outcomes):
         raise typer.Exit(EXIT_FAILED)
 
 

@@ -234,6 +234,12 @@ Require = Annotated[
         "'clean>=0.8 with 95%' asks it of the lower limit.",
     ),
 ]
+Junit = Annotated[
+    Path | None,
+    typer.Option(
+        "--junit", help="Write requirements, findings and required claims as JUnit XML, which CI shows as tests."
+    ),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop, with exit 2, if anything about the data is odd.")]
 # --set: what each verb has that no option of its own changes
 ATTACK_KINDS = ("attack", "data", "model")

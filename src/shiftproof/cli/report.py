@@ -19,8 +19,8 @@ def command(
         str | None,
         typer.Option(
             "--format",
-            help="html, csv, markdown, latex, svg, png, json, reproduction (our figures beside published "
-            "ones, for the documents of a project); several with commas.",
+            help="html, csv, markdown, latex, svg, png, json, junit (requirements and findings as tests of CI), "
+            "reproduction (our figures beside published ones, for the documents of a project); several with commas.",
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="the run's")] = None,

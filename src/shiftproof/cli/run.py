@@ -30,6 +30,7 @@ def command(
     scale: o.Scale = None,
     limit: o.Limit = None,
     require: o.Require = None,
+    junit: o.Junit = None,
     budget: o.Budget = None,
     estimate: o.Estimate = False,
     workers: o.Workers = None,
@@ -46,14 +47,16 @@ def command(
     if not json and not estimate and loaded.title:
         say(f"\n{loaded.title}", "bold")
         say(loaded.about)
-    run = measure(loaded, out, require=require, estimate=estimate, workers=workers, json=json, device=device)
+    run = measure(
+        loaded, out, require=require, estimate=estimate, workers=workers, json=json, device=device, junit=junit
+    )
     if run is None:
         return
     if json:
         _show_json(run, require)
     else:
         show_summary(run, require, verbose)
-    finish(run, require)
+    finish(run, require, junit=junit)
 
 
 def _show_json(run: Run, require: list[str] | None) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from shiftproof.report import AccuracyTable
     from shiftproof.report.claims import ClaimOutcome, RequiredClaims
     from shiftproof.report.examples import Examples
-    from shiftproof.report.requirements import Outcome
+    from shiftproof.report.requirements import ComparedOutcome, Outcome
     from shiftproof.report.scores import ScoreTable
     from shiftproof.report.sections.measures import SideBySide
     from shiftproof.report.tables import Table
@@ -172,7 +172,7 @@ def outcomes_now(run: Run, require: Sequence[str] | None) -> list[Outcome | Requ
     return [one for one in run.outcomes if one.text in set(require or ())]
 
 
-def show_outcomes(outcomes: Iterable[Outcome | RequiredClaims]) -> None:
+def show_outcomes(outcomes: Iterable[Outcome | ComparedOutcome | RequiredClaims]) -> None:
     """One line a requirement: whether it is met, and by which figure."""
     for one in outcomes:
         say(f"{'met' if one.met else 'failed':11}{one}", "green" if one.met else "red")

@@ -31,6 +31,7 @@ def command(
     limit: o.Limit = None,
     sample_seed: o.SampleSeed = 0,
     require: o.Require = None,
+    junit: o.Junit = None,
     budget: o.Budget = None,
     estimate: o.Estimate = False,
     workers: o.Workers = None,
@@ -59,14 +60,14 @@ def command(
     trained_before = path.is_file()
     note = "" if study.targets else no_target(prepared)
     asked_of_run: dict[str, Any] = {"require": require, "estimate": estimate, "workers": workers, "device": device}
-    run = measure(prepared, folder, **asked_of_run, json=json, note=note)
+    run = measure(prepared, folder, **asked_of_run, json=json, note=note, junit=junit)
     if run is None:
         return
     if json:
         _show_json(run, path, require)
     else:
         show_summary(run, require, verbose, list(_kept(run, path, trained_before)))
-    finish(run, require)
+    finish(run, require, junit=junit)
 
 
 def _kept(run: Run, path: Path, trained_before: bool) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,7 @@ from shiftproof.report.claims.published import PublishedRow
 from shiftproof.report.examples import Examples, read_examples
 from shiftproof.report.measures import shared_rows
 from shiftproof.report.overview import Overview, overview_of
-from shiftproof.report.requirements import Outcome
+from shiftproof.report.requirements import ComparedOutcome, Outcome
 from shiftproof.report.scores import ScoreTable, score_table
 from shiftproof.report.section import SECTIONS, Section
 from shiftproof.report.sections.around import headline
@@ -70,7 +70,7 @@ class Report:
     labels: Mapping[str, Mapping[str, int]]
     notes: Sequence[Finding]
     seed: int
-    outcomes: Sequence[Outcome | RequiredClaims] = ()
+    outcomes: Sequence[Outcome | ComparedOutcome | RequiredClaims] = ()
     trained_here: bool = True
     radii: tuple[float, ...] = ()
     texts: Mapping[str, Path] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a pipeline asks of an audit: `certified@0.5>=0.6`, `clean:sketch>=0.8 with 95%`."""
+"""What a pipeline asks of a run: `certified@0.5>=0.6`, `clean:sketch>=0.8 with 95%`, `clean>=baseline-0.02`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,21 @@ from shiftproof.perturbations.threat import parse_eps
 from shiftproof.report.certified import series_of_evidence
 from shiftproof.report.measures import measures_of
 from shiftproof.report.shift import CONFIDENCE, ORDERS, ShiftSeries, shift_series
+from shiftproof.report.tables import points
 from shiftproof.theory.words import percent_down, rounded_down
 from shiftproof.types import Estimate
 
-__all__ = ["CLAIMS", "Certifiable", "Measurable", "Outcome", "Requirement"]
+__all__ = [
+    "CLAIMS",
+    "Certifiable",
+    "ComparedOutcome",
+    "Measurable",
+    "Outcome",
+    "Requirement",
+    "classifier_words",
+    "compared",
+    "holds",
+]
 
 METRICS = ("clean", "clean-vote", "attacked", "corrupted", "certified", "shift")
 CLAIMS = "claims"
@@ -31,7 +42,8 @@ _NUMBER = r"(?:\d+\.?\d*|\.\d+)"
 _FORM = re.compile(
     r"\s*(?P<metric>[a-z]+(?:-[a-z]+)?)(?:@(?:(?P<norm>[\w,=-]+):)?(?:(?P<order>w(?:1|2|inf))=)?"
     rf"(?P<size>{_NUMBER}(?:e-?\d+)?(?:/{_NUMBER})?))?"
-    rf"(?::(?P<domain>.+?))?\s*(?P<sign>>=|<=)\s*(?P<number>{_NUMBER})\s*(?P<percent>%?)"
+    r"(?::(?P<domain>.+?))?\s*(?P<sign>>=|<=)\s*"
+    rf"(?:(?P<baseline>baseline)(?:\s*(?P<margin>[+-]\s*{_NUMBER}\s*%?))?|(?P<share>{_NUMBER}\s*%?))"
     r"(?P<sure>\s+with\s+(?P<level>\S+))?\s*"
 )
 _EXAMPLE = "certified@0.5>=0.6, attacked@linf:8/255>=0.3, shift@w1=0.1>=0.6, clean:sketch>=0.8 with 95%"
@@ -92,6 +104,36 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class ComparedOutcome:
+    """Whether a requirement against a baseline is met, and by which difference.
+
+    `judged` is what was compared: "value", "lower limit" or "upper limit" of the 95 % interval of `difference`, which
+    is the other model's figure (`measured`) less that of the baseline.
+    """
+
+    text: str
+    met: bool
+    measured: Estimate
+    baseline: Estimate
+    difference: Estimate
+    domain: str
+    classifier: str
+    judged: str
+    seen_in_training: str = "no"
+    model: str = ""
+
+    def __str__(self) -> str:
+        verb = "is met" if self.met else "is not met"
+        limit = "" if self.judged == "value" else f"; the {self.judged} of the difference is judged"
+        note = seen_note(self.seen_in_training, "; ")
+        figures = f"{self.measured.value:.1%} against {self.baseline.value:.1%}"
+        apart = f"{self.difference.format(points)} points"
+        of = f"{self.model}: " if self.model else ""
+        where = f"on {self.domain} (n = {self.difference.n}), {self.classifier}"
+        return f"{of}{self.text} {verb}: {figures}, {apart}, {where}{limit}{note}"
+
+
+@dataclass(frozen=True)
 class Requirement:
     """A number of the report, and what it must be: on the target, or on a domain that it names.
 
@@ -100,10 +142,14 @@ class Requirement:
     guaranteed on every distribution within that Wasserstein distance of the domain (also w2, winf). Where there are
     several of a kind, the worst counts. `with 95%` asks it of the limit of the interval instead of the value; what
     `shift` says is such a limit already. `claims` stands alone: every claim of the study that can be judged must be
-    supported; `report.claims` judges it, since it is no number of a model.
+    supported; `report.claims` judges it, since it is no number of a model. In place of a share, `baseline-0.02` asks
+    for no less than another run's figure, less that: `relative`, with `share` the number that is added to it. That is
+    judged where there is a baseline, by `report.comparison`.
 
     >>> Requirement.parse("certified@0.5>=60%").share
     0.6
+    >>> Requirement.parse("clean >= baseline - 2%").share
+    -0.02
     """
 
     text: str
@@ -115,6 +161,7 @@ class Requirement:
     share: float
     with_limit: bool
     order: str | None = None
+    relative: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Requirement:
@@ -137,14 +184,18 @@ class Requirement:
             raise UsageError(f"{found['metric']!r} of the requirement {text!r} {lacks}; write it like {_EXAMPLE}")
         if found["metric"] == "shift" and found["sign"] == "<=":
             raise UsageError(f"the requirement {text!r} should say >=: a guarantee bounds accuracy from below alone")
-        share = float(found["number"]) / (100 if found["percent"] else 1)
-        if not 0 <= share <= 1:
+        relative = found["baseline"] is not None
+        if relative and found["metric"] == "shift":
+            why = "what is guaranteed around a domain is a lower limit, and two of these have no difference"
+            raise UsageError(f"the requirement {text!r} should compare with a number: {why}")
+        share = _as_number(found["margin"] or "0" if relative else found["share"])
+        if not (-1 if relative else 0) <= share <= 1:
             raise UsageError(f"the requirement {text!r} should compare with a part of 1, such as 0.6, or with 60%")
         if found["sure"] and found["level"] != "95%":
             raise UsageError(f"the requirement {text!r} should end with 95%: the report's intervals have that level")
         size = None if found["size"] is None else parse_eps(found["size"])
         parts = found["metric"], found["norm"], size, found["domain"], found["sign"]
-        return cls(text.strip(), *parts, share, bool(found["sure"]), found["order"])
+        return cls(text.strip(), *parts, share, bool(found["sure"]), found["order"], relative)
 
     @classmethod
     def read(cls, require: Any) -> list[Requirement]:
@@ -152,8 +203,14 @@ class Requirement:
         several = [require] if isinstance(require, Requirement) else as_list("require", require, "['clean>=0.8']")
         return [one if isinstance(one, Requirement) else cls.parse(one) for one in several]
 
+    @property
+    def judged(self) -> str:
+        """What is compared: "value", "lower limit" or "upper limit" of the 95 % interval."""
+        return ("lower limit" if self.sign == ">=" else "upper limit") if self.with_limit else "value"
+
     def check(self, planned: Measurable) -> None:
         """Refuse what will not have been measured: another domain, size or radius, a norm that is not certified."""
+        self._check_absolute()
         if self.metric == CLAIMS:
             if not planned.claims:
                 raise UsageError(f"{self.text!r} is required, but the study makes no claims: see docs/claims.md")
@@ -197,18 +254,23 @@ class Requirement:
 
     def judge(self, evidence: Evidence, domains: Sequence[str]) -> Outcome:
         """By evidence of one model; `domains` are those that count unless one is named: the worst of them does."""
-        judged = ("lower limit" if self.sign == ">=" else "upper limit") if self.with_limit else "value"
-        compared = operator.attrgetter({"value": "value", "lower limit": "low", "upper limit": "high"}[judged])
+        self._check_absolute()
         estimates = [
             (*one, domain)
             for domain in ([self.domain] if self.domain else domains)
             for one in self._measured(evidence, domain)
         ]
         worst = min if self.sign == ">=" else max
-        estimate, classifier, domain = worst(estimates, key=lambda one: compared(one[0]))
-        met = _COMPARED[self.sign](compared(estimate), self.share)
+        estimate, classifier, domain = worst(estimates, key=lambda one: compared(self, one[0]))
         seen = evidence.where(domain=domain).seen_in_training
-        return Outcome(self.text, met, estimate, domain, classifier, judged, seen)
+        return Outcome(self.text, holds(self, estimate), estimate, domain, classifier, self.judged, seen)
+
+    def _check_absolute(self) -> None:
+        if self.relative:
+            raise UsageError(
+                f"{self.text!r} asks for a baseline, and there is none here: shiftproof compare BASELINE RUN --require "
+                f"{self.text!r}"
+            )
 
     def _measured(self, evidence: Evidence, domain: str) -> list[tuple[Estimate, str]]:
         """The figures of the report that are meant, each with the name of its classifier."""
@@ -221,14 +283,14 @@ class Requirement:
         elif self.metric == "certified":
             assert self.size is not None
             found = [
-                (one.at(self.size), f"certified: {one.name}, {_classifier(one.classifier)}")
+                (one.at(self.size), f"certified: {one.name}, {classifier_words(one.classifier)}")
                 for one in series_of_evidence(evidence)
                 if one.domain == domain and self._of_norm(one.norm)
             ]
         else:
             kind, of_votes = self.metric.removesuffix("-vote"), self.metric.endswith("-vote")
             found = [
-                (one.at(domain), f"{_classifier(one.classifier)}{f', {one.noise}' if one.noise else ''}")
+                (one.at(domain), f"{classifier_words(one.classifier)}{f', {one.noise}' if one.noise else ''}")
                 for one in measures_of(evidence, evidence[0].model)
                 if one.kind == kind
                 and domain in one.samples
@@ -247,7 +309,11 @@ class Requirement:
         what = f"no shift certificate: {one.refusal}" if one.refusal else one.title
         end = "" if one.refusal else f", W1 ends at {rounded_down(one.ends)}"
         estimate = Estimate(value, value, 1.0, one.series.images, CONFIDENCE, SHIFT)
-        return estimate, f"{what}, {_classifier(one.classifier)}{end}"
+        return estimate, f"{what}, {classifier_words(one.classifier)}{end}"
+
+    def means(self, metric: str, norm: str, size: float) -> bool:
+        """Whether a figure is of the kind, norm and size that it asks for."""
+        return metric == self.metric and (self.size is None or self._is(norm, size))
 
     def _is(self, norm: str, size: float) -> bool:
         return self._of_norm(norm) and self._equals(size)
@@ -259,7 +325,26 @@ class Requirement:
         return self.norm is None or norm == self.norm
 
 
-def _classifier(name: str) -> str:
+def compared(requirement: Requirement, estimate: Estimate) -> float:
+    """The value, or the limit of the interval that is judged."""
+    return {"value": estimate.value, "lower limit": estimate.low, "upper limit": estimate.high}[requirement.judged]
+
+
+def holds(requirement: Requirement, estimate: Estimate) -> bool:
+    """Whether a figure is as required; of one that is relative, a difference from the baseline."""
+    # 0.70 less 0.72 is a little less than -0.02, which was not asked
+    slack = (1e-9 if requirement.sign == ">=" else -1e-9) if requirement.relative else 0.0
+    return _COMPARED[requirement.sign](compared(requirement, estimate) + slack, requirement.share)
+
+
+def _as_number(text: str) -> float:
+    """0.02, -0.02 or -2%, with spaces or without."""
+    plain = "".join(text.split())
+    return float(plain.removesuffix("%")) / (100 if plain.endswith("%") else 1)
+
+
+def classifier_words(name: str) -> str:
+    """A classifier as sentences call it."""
     return "the model itself" if name == "base" else f"the {name} classifier"
 
 

@@ -1,6 +1,8 @@
 """One way from a question to a folder: studies, from YAML or from a verb, the engine that runs them, and runs."""
 
 from shiftproof.runs.audit import audit
+from shiftproof.runs.compare import compare
+from shiftproof.runs.comparison import Comparison
 from shiftproof.runs.engine import run_study
 from shiftproof.runs.imports import import_results
 from shiftproof.runs.model_spec import ModelSpec
@@ -10,11 +12,13 @@ from shiftproof.runs.spec import Study
 from shiftproof.runs.study_files import find_study, list_studies, parse_study
 
 __all__ = [
+    "Comparison",
     "ModelSpec",
     "Run",
     "Shift",
     "Study",
     "audit",
+    "compare",
     "find_study",
     "import_results",
     "list_studies",

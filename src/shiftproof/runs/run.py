@@ -18,6 +18,7 @@ from shiftproof.models.heads import Head
 from shiftproof.probes import Probe
 from shiftproof.report import Report, write_report
 from shiftproof.report.claims import ClaimOutcome, RequiredClaims, beside_published, judge_claims, require_claims
+from shiftproof.report.junit import claim_cases, finding_cases, junit_xml, outcome_cases
 from shiftproof.report.page import FORMATS, render_page
 from shiftproof.report.requirements import CLAIMS, Outcome, Requirement
 from shiftproof.runs.absent import Absent, Recorded, sentence_of
@@ -64,9 +65,28 @@ class Run:
         written = write_report(self.content(), where, formats)
         if "reproduction" in formats:
             written += write_reproduction(self.content(), self.study, self.record, self.folder, where)
-        for name, content in certificate_logs(self.evidence).items() if list(formats) != ["reproduction"] else ():
+        if "junit" in formats:
+            write_atomically(where / "junit.xml", self.junit())
+            written.append(where / "junit.xml")
+        for name, content in (
+            certificate_logs(self.evidence).items() if set(formats) - {"reproduction", "junit"} else ()
+        ):
             write_atomically(where / name, content)
         return written
+
+    def junit(self, outcomes: Sequence[Outcome | RequiredClaims] | None = None) -> bytes:
+        """Requirements and findings as JUnit XML, for continuous integration; claims too where they are required.
+
+        `outcomes` are those that count; all that calls have required, unless told.
+        """
+        judged = self.outcomes if outcomes is None else outcomes
+        required = any(isinstance(one, RequiredClaims) for one in judged)
+        cases = [
+            *outcome_cases(judged),
+            *(claim_cases(self.claims) if required else ()),
+            *finding_cases(self.findings),
+        ]
+        return junit_xml(self.study.name, cases)
 
     @property
     def imported(self) -> bool:

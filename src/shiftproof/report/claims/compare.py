@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,16 +11,16 @@ from shiftproof.errors import UsageError
 from shiftproof.report.claims.figures import Figure, Figures
 from shiftproof.report.claims.published import Published, published_figure
 from shiftproof.report.claims.sides import Comparison, Side
+from shiftproof.report.differences import Interval, difference
 from shiftproof.report.estimates import Values
 from shiftproof.report.tables import points
-from shiftproof.statistics import over_seeds, p_value, resample_difference, resample_mean
+from shiftproof.statistics import over_seeds, p_value, resample_mean
 from shiftproof.types import Estimate
 
 __all__ = ["FEWEST_SEEDS", "PartOutcome", "compare"]
 
 FEWEST_SEEDS = 3
 """With fewer trainings of a model, nothing is decided about it."""
-Interval = Callable[[float], Estimate]
 
 
 @dataclass(frozen=True)
@@ -120,52 +120,41 @@ def opposes(one: Comparison, found: Estimate) -> bool:
 
 
 def _difference(one: Comparison, this: Figure, that: Figure | Estimate, seed: int) -> Interval:
-    """This less that, with an interval of any level.
-
-    Where votes stopped early, a radius is a lower bound: the interval reaches from where this side is as certified and
-    the other at its most, to the reverse.
-    """
-    if isinstance(that, Figure) and one.metric.needs_certificate and this.ball != that.ball:
+    """This less that, with an interval of any level; of a number that is known, or of another figure."""
+    if isinstance(that, Estimate):
+        return _less_number(this, that.value, seed)
+    if one.metric.needs_certificate and this.ball != that.ball:
         raise UsageError(f"radii of {one.this} are in {this.ball}, those of {one.that} in {that.ball}")
-    limits = _limits(this, *([that] if isinstance(that, Figure) else []))
-    there, there_most = (that.value, that.value) if isinstance(that, Estimate) else (that.values, that.most)
-    shares, paired = this.limits is not None, isinstance(that, Figure) and this.seeds == that.seeds
-    usual = _interval(one, this.values, there, limits, shares, paired, seed)
-    if this.reachable is None and (isinstance(that, Estimate) or that.reachable is None):
-        return usual
-    least = _interval(one, this.values, there_most, limits, shares, paired, seed)
-    most = _interval(one, this.most, there, limits, shares, paired, seed)
-    return lambda level: replace(usual(level), low=least(level).low, high=most(level).high)
-
-
-def _interval(
-    one: Comparison,
-    here: Values,
-    there: Values | float,
-    limits: tuple[float, float],
-    shares: bool,
-    paired: bool,
-    seed: int,
-) -> Interval:
-    """The difference of two sides, each of which is known.
-
-    Samples are drawn together where both sides measured the same. Trainings of two models are independent; two
-    measurements of one model share theirs, so that the differences of every seed are what varies.
-    """
-    low, high = limits
-    if isinstance(there, float):
-        drawn = resample_mean(here.averaged, seed, limits=limits).less(there)
-        reach = (low - there, high - there) if shares else None
-        return lambda level: over_seeds(drawn.at(level), (here.per_seed - there).tolist(), reach)
     assert isinstance(one.that, Side)
-    both = resample_difference([here.averaged], [there.averaged], seed, limits=limits)
-    # shares differ by no more than all
-    reach = (low - high, high - low) if shares else None
-    if one.this.model != one.that.model:
-        return lambda level: over_seeds(both.at(level), here.per_seed.tolist(), reach, less=there.per_seed.tolist())
-    if not paired:
+    apart = one.this.model != one.that.model
+    if not apart and this.seeds != that.seeds:
         raise UsageError(f"{one.this} and {one.that} were not measured with the same seeds")
-    return lambda level: over_seeds(both.at(level), (here.per_seed - there.per_seed).tolist(), reach)
+    return difference(
+        this.values,
+        that.values,
+        _limits(this, that),
+        shares=this.limits is not None,
+        apart=apart,
+        seed=seed,
+        this_most=this.reachable,
+        that_most=that.reachable,
+    )
+
+
+def _less_number(this: Figure, number: float, seed: int) -> Interval:
+    """A figure less a number; where votes stopped early, the interval reaches up to what all of them could give."""
+    low, high = _limits(this)
+    reach = (low - number, high - number) if this.limits is not None else None
+
+    def interval_of(values: Values) -> Interval:
+        drawn = resample_mean(values.averaged, seed, limits=(low, high)).less(number)
+        return lambda level: over_seeds(drawn.at(level), (values.per_seed - number).tolist(), reach)
+
+    usual = interval_of(this.values)
+    if this.reachable is None:
+        return usual
+    most = interval_of(this.reachable)
+    return lambda level: replace(usual(level), high=most(level).high)
 
 
 def _limits(*sides: Figure) -> tuple[float, float]:

@@ -25,8 +25,8 @@ _CHARTS: dict[str, tuple[Callable[[Chart], bytes], str]] = {
 }
 FORMATS = ("html", "csv", "markdown", "latex", "svg", "png", "json")
 """What is written unless told."""
-MORE_FORMATS = ("reproduction",)
-"""Written on request: a page beside a publication."""
+MORE_FORMATS = ("reproduction", "junit")
+"""Written on request: a page beside a publication; requirements and findings for CI."""
 
 
 def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
