@@ -37,6 +37,7 @@ def command(
     out: o.Out = None,
     set_: o.SetOfAttack = None,
     workers: o.Workers = None,
+    no_images: o.NoImages = False,
     json: o.AsJson = False,
 ) -> None:
     """Attack a model on each domain: how much of its accuracy is left when samples may be changed a little.
@@ -53,7 +54,8 @@ def command(
     probes = [Clean(), _probe(threat, attack, steps, eps, smoothed, options["attack"])]
     asked: dict[str, Any] = {"limit": limit, "sample_seed": sample_seed, "split": split, "seed": seed, "budget": budget}
     study = study_of_one_model("attack", "Attacks on", data, model, options, probes, domain=domain, **asked)
-    run = measure(study, out, require=require, estimate=estimate, workers=workers, json=json)
+    asked_of_run: dict[str, Any] = {"require": require, "estimate": estimate, "workers": workers}
+    run = measure(study, out, **asked_of_run, json=json, images=not no_images)
     if run is None:
         return
     answers, notes = attacked_of(run.evidence), [one for one in run.content().notes if one.level != "pass"]
@@ -66,7 +68,7 @@ def command(
     else:
         _show(run, answers)
         show_findings(notes)
-        show_edits(run.content().examples)
+        show_edits(run.content().edited_texts)
         pictures = ", figures/attacked.svg" if len(answers[0].attacks) > 1 else ""
         say(f"\nwritten to {run.folder}: report.html, evidence/, tables/attacked.csv{pictures}")
     finish(run, require, json)

@@ -42,6 +42,7 @@ def command(
     out: o.Out = None,
     set_: o.SetOfCertify = None,
     workers: o.Workers = None,
+    no_images: o.NoImages = False,
     json: o.AsJson = False,
 ) -> None:
     """Audit a model of yours on your domains: clean, attacked, corrupted and certified, on the same samples.
@@ -82,7 +83,7 @@ def command(
     if estimate:
         return
     planning = time.monotonic() - began
-    run = measure(planned, require=require, estimate=False, workers=workers, json=json)
+    run = measure(planned, require=require, estimate=False, workers=workers, json=json, images=not no_images)
     assert run is not None
     took = Took(planning, time.monotonic() - began - planning, planned.plan, budget)
     if json:

@@ -42,6 +42,7 @@ def command(
     out: o.Out = None,
     set_: o.SetOfCertify = None,
     workers: o.Workers = None,
+    no_images: o.NoImages = False,
     json: o.AsJson = False,
 ) -> None:
     """Certify a model's predictions on each domain; the same command continues where it was stopped.
@@ -71,7 +72,8 @@ def command(
     asked: dict[str, Any] = {"limit": limit, "sample_seed": sample_seed, "split": split, "seed": seed, "budget": budget}
     asked |= {"domain": domain, "calibration": o.names_of(calibration)}
     study = study_of_one_model("certify", "Certificates of", data, model, options, probes, **asked)
-    run = measure(study, out, require=require, estimate=estimate, workers=workers, json=json, radii=shown)
+    asked_of_run: dict[str, Any] = {"require": require, "estimate": estimate, "workers": workers}
+    run = measure(study, out, **asked_of_run, json=json, radii=shown, images=not no_images)
     if run is None:
         return
     if all(one.fact("unsound") for one in run.evidence.where(probe="certify")):

@@ -32,10 +32,12 @@ def measure(
     device: str = "auto",
     radii: Sequence[float] = (),
     note: str = "",
+    images: bool = True,
 ) -> Run | None:
     """The finished run, with its report written; None if it only had to be estimated.
 
     `note` is said on stderr before anything is computed; not to who has made a mistake, and gets that sentence alone.
+    Without `images`, the report shows no sample.
     """
     from shiftproof.report.requirements import Requirement
     from shiftproof.runs.engine import run_study
@@ -54,7 +56,7 @@ def measure(
     if estimate:
         show_costs(estimate_study(study.prepared, count, "lines"), json)
         return None
-    asked: dict[str, Any] = {"require": requirements, "radii": radii, "command": typed_command()}
+    asked: dict[str, Any] = {"require": requirements, "radii": radii, "images": images, "command": typed_command()}
     run = run_study(study, workers=count, device=device, progress="lines", **asked)
     run.export()
     return run

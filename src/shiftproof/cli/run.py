@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -38,6 +38,7 @@ def command(
     estimate: o.Estimate = False,
     workers: o.Workers = None,
     device: o.Device = "auto",
+    no_images: o.NoImages = False,
     json: o.AsJson = False,
 ) -> None:
     """Train, measure and report as a study says; the same command continues a run that was stopped."""
@@ -49,7 +50,8 @@ def command(
     if not json and not estimate and loaded.title:
         say(f"\n{loaded.title}", "bold")
         say(loaded.about)
-    run = measure(loaded, out, require=require, estimate=estimate, workers=workers, json=json, device=device)
+    asked_of_run: dict[str, Any] = {"require": require, "estimate": estimate, "workers": workers, "device": device}
+    run = measure(loaded, out, **asked_of_run, json=json, images=not no_images)
     if run is None:
         return
     if json:

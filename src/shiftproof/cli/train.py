@@ -33,6 +33,7 @@ def command(
     estimate: o.Estimate = False,
     workers: o.Workers = None,
     device: o.Device = "auto",
+    no_images: o.NoImages = False,
     json: o.AsJson = False,
 ) -> None:
     """Train a model on the source domains and measure it on all; the same command continues where it was stopped.
@@ -56,7 +57,7 @@ def command(
     trained_before = path.is_file()
     note = "" if study.targets else no_target(prepared)
     asked_of_run: dict[str, Any] = {"require": require, "estimate": estimate, "workers": workers, "device": device}
-    run = measure(prepared, folder, **asked_of_run, json=json, note=note)
+    run = measure(prepared, folder, **asked_of_run, json=json, note=note, images=not no_images)
     if run is None:
         return
     if json:

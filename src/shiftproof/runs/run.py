@@ -18,7 +18,9 @@ from shiftproof.models.heads import Head
 from shiftproof.probes import Probe
 from shiftproof.report import Report, write_report
 from shiftproof.report.claims import ClaimOutcome, RequiredClaims, beside_published, judge_claims, require_claims
+from shiftproof.report.gallery.files import GalleryFile, gallery_path, read_gallery
 from shiftproof.report.page import FORMATS, render_page
+from shiftproof.report.privacy import SampleNames, short_source
 from shiftproof.report.requirements import CLAIMS, Outcome, Requirement
 from shiftproof.runs.absent import Absent, Recorded, sentence_of
 from shiftproof.runs.distances import read_distances
@@ -33,7 +35,7 @@ from shiftproof.runs.study_files import validated
 from shiftproof.runs.swept import sweeps_of
 from shiftproof.types import Finding
 
-__all__ = ["Run", "describe", "open_run", "sheet_path", "texts_path"]
+__all__ = ["Run", "describe", "open_run", "sheet_path"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,23 +51,30 @@ class Run:
         models, domains = ", ".join(self.study.models), ", ".join(map(str, self.evidence.distinct("domain")))
         return f"Run({self.folder}: {models} on {domains}; {self.evidence.rows:,} rows of evidence)"
 
-    def report(self, path: Path | str | None = None) -> Path:
-        """Write the report as one HTML page, to `path` or into the run's folder; returns where."""
+    def report(self, path: Path | str | None = None, *, images: bool = True) -> Path:
+        """Write the report as one HTML page, to `path` or into the run's folder; returns where.
+
+        Without `images` it shows no sample: no picture, no text, and ids as keyed hashes.
+        """
         where = self.folder / "report.html" if path is None else Path(path)
-        write_atomically(where, render_page(self.content()).encode())
+        write_atomically(where, render_page(self.content(images)).encode())
         return where
 
-    def export(self, formats: Sequence[str] = FORMATS, folder: Path | None = None) -> list[Path]:
+    def export(
+        self, formats: Sequence[str] = FORMATS, folder: Path | None = None, *, images: bool = True
+    ) -> list[Path]:
         """Write the page, tables and figures below `folder` or the run's own; returns their paths, the page first.
 
-        Beside them go logs of certificates in the form that other tools read, logs/*.tsv.
+        Beside them go logs of certificates in the form that other tools read, logs/*.tsv. Without `images`, none of
+        them shows a sample or names one.
         """
-        where = folder or self.folder
-        written = write_report(self.content(), where, formats)
+        where, content = folder or self.folder, self.content(images)
+        written = write_report(content, where, formats)
         if "reproduction" in formats:
-            written += write_reproduction(self.content(), self.study, self.record, self.folder, where)
-        for name, content in certificate_logs(self.evidence).items() if list(formats) != ["reproduction"] else ():
-            write_atomically(where / name, content)
+            written += write_reproduction(content, self.study, self.record, self.folder, where)
+        logs = certificate_logs(self.evidence, named=not content.names.private)
+        for name, log in logs.items() if list(formats) != ["reproduction"] else ():
+            write_atomically(where / name, log)
         return written
 
     @property
@@ -135,12 +144,23 @@ class Run:
         ]
         return of_models + [require_claims(one.text, self.claims) for one in required if one.metric == CLAIMS]
 
-    def content(self) -> Report:
-        """What the report says; its numbers are computed once."""
-        return self._content
+    def content(self, images: bool = True) -> Report:
+        """What the report says; its numbers are computed once.
+
+        Without `images`, or if the run was made without them, it shows no sample.
+        """
+        if images and self.record.get("images", True):
+            return self._content
+        # of runs of before there is no key, and what is hashed without one could be guessed
+        private = SampleNames(True, str(self.record.get("id_key") or ""))
+        return replace(self._content, sheets={}, names=private)
 
     def _absent_notes(self) -> list[Finding]:
         return [Finding("warn", "not-installed", self.absent)] if self.absent else []
+
+    def _galleries(self, domains: Sequence[str]) -> dict[str, GalleryFile]:
+        paths = {name: gallery_path(self.folder, name) for name in domains}
+        return {name: read_gallery(path) for name, path in paths.items() if path.is_file()}
 
     @cached_property
     def _content(self) -> Report:
@@ -154,7 +174,7 @@ class Run:
             # runs of before have no date
             **({"date": str(record["started"]).replace("T", " ")} if "started" in record else {}),
             "study": f"{study.name}, {_seeds(study)}{_noise(study, record)}, hash {record['hash']}",
-            "data": f"{study.data.source}; {_roles(study, record['sources'])}",
+            "data": f"{short_source(study.data.source)}; {_roles(study, record['sources'])}",
             **_files(record),
             **{
                 f"model {name}": _describe(config, [record["selected"].get(m.key) for m in members if m.name == name])
@@ -169,7 +189,6 @@ class Run:
             "on": machine,
         }
         sheets = {name: sheet_path(self.folder, name) for name in names}
-        texts = {name: texts_path(self.folder, name) for name in names}
         return Report(
             title=study.title or study.name,
             about=study.about,
@@ -179,7 +198,7 @@ class Run:
             classes=tuple(record["classes"]),
             evidence=self.evidence,
             sheets={name: path for name, path in sheets.items() if path.is_file()},
-            texts={name: path for name, path in texts.items() if path.is_file()},
+            galleries=self._galleries(names),
             facts=facts,
             labels=record["labels"],
             notes=[*self._absent_notes(), *(Finding(**finding) for finding in record["findings"])],
@@ -247,11 +266,6 @@ def _check_domains(folder: Path, study: Study, record: Mapping[str, Any], measur
 def sheet_path(folder: Path, domain: str) -> Path:
     """Where a run keeps the picture of a domain's samples."""
     return folder / "figures" / f"samples-{slug(domain)}.png"
-
-
-def texts_path(folder: Path, domain: str) -> Path:
-    """Where a run keeps a few of a domain's texts, and what an attack made of some."""
-    return folder / "figures" / f"samples-{slug(domain)}.json"
 
 
 def describe(method: Method) -> str:
@@ -330,13 +344,13 @@ def _short(value: Any) -> str:
 def _describe(config: dict[str, Any], selected: Sequence[dict[str, Any] | None]) -> str:
     kept = [one for one in selected if one is not None]
     if not config.get("train", True) or not kept:
-        return f"{config['model']['name']}, as it is"
+        return f"{short_source(config['model']['name'])}, as it is"
     usual = options_of(Head)
     options = {k: v for k, v in config["model"].items() if k != "name" and (k not in usual or v != usual[k])}
-    network = ", ".join([config["model"]["name"], *(f"{k}={v}" for k, v in options.items())])
+    network = ", ".join([short_source(config["model"]["name"]), *(f"{k}={v}" for k, v in options.items())])
     first = config.get("pretrain")
     steps = ", ".join(str(one["step"]) for one in kept)
-    before = f"; pre-trained on {first['data']['name']}: {_describe_training(first)}" if first else ""
+    before = f"; pre-trained on {short_source(first['data']['name'])}: {_describe_training(first)}" if first else ""
     return f"{network}{before}; {_describe_training(config)}; kept step {steps} by {kept[0]['rule']}"
 
 
