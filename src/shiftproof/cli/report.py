@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shiftproof.cli.options import AsJson
+from shiftproof.cli.options import AsJson, NoImages
 from shiftproof.cli.show import show_json
 
 __all__ = ["command"]
@@ -24,6 +24,7 @@ def command(
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="the run's")] = None,
+    no_images: NoImages = False,
     json: AsJson = False,
 ) -> None:
     """Write a run's report, tables and figures again from its evidence; no model is loaded."""
@@ -40,7 +41,7 @@ def command(
         raise UsageError(f"--format names no format; known are {', '.join(FORMATS)}")
     if opened.absent:
         typer.echo(f"note: {opened.absent}", err=True)
-    written = opened.export(chosen, out)
+    written = opened.export(chosen, out, images=not no_images)
     if json:
         show_json({"written": [str(path) for path in written]})
     else:

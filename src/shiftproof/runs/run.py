@@ -18,8 +18,10 @@ from shiftproof.models.heads import Head
 from shiftproof.probes import Probe
 from shiftproof.report import Report, write_report
 from shiftproof.report.claims import ClaimOutcome, RequiredClaims, beside_published, judge_claims, require_claims
+from shiftproof.report.gallery.files import GalleryFile, gallery_path, read_gallery
 from shiftproof.report.junit import claim_cases, finding_cases, junit_xml, outcome_cases
 from shiftproof.report.page import FORMATS, render_page
+from shiftproof.report.privacy import SampleNames, short_source
 from shiftproof.report.requirements import CLAIMS, Outcome, Requirement
 from shiftproof.runs.absent import Absent, Recorded, sentence_of
 from shiftproof.runs.distances import read_distances
@@ -34,7 +36,7 @@ from shiftproof.runs.study_files import validated
 from shiftproof.runs.swept import sweeps_of
 from shiftproof.types import Finding
 
-__all__ = ["Run", "describe", "open_run", "sheet_path", "texts_path"]
+__all__ = ["Run", "describe", "open_run", "sheet_path"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,31 +52,36 @@ class Run:
         models, domains = ", ".join(self.study.models), ", ".join(map(str, self.evidence.distinct("domain")))
         return f"Run({self.folder}: {models} on {domains}; {self.evidence.rows:,} rows of evidence)"
 
-    def report(self, path: Path | str | None = None) -> Path:
-        """Write the report as one HTML page, to `path` or into the run's folder; returns where."""
+    def report(self, path: Path | str | None = None, *, images: bool = True) -> Path:
+        """Write the report as one HTML page, to `path` or into the run's folder; returns where.
+
+        Without `images` it shows no sample: no picture, no text, and ids as keyed hashes.
+        """
         where = self.folder / "report.html" if path is None else Path(path)
-        write_atomically(where, render_page(self.content()).encode())
+        write_atomically(where, render_page(self.content(images)).encode())
         return where
 
-    def export(self, formats: Sequence[str] = FORMATS, folder: Path | None = None) -> list[Path]:
+    def export(
+        self, formats: Sequence[str] = FORMATS, folder: Path | None = None, *, images: bool = True
+    ) -> list[Path]:
         """Write the page, tables and figures below `folder` or the run's own; returns their paths, the page first.
 
-        Beside them go logs of certificates in the form that other tools read, logs/*.tsv.
+        Beside them go logs of certificates in the form that other tools read, logs/*.tsv. Without `images`, none of
+        them shows a sample or names one.
         """
-        where = folder or self.folder
-        written = write_report(self.content(), where, formats)
+        where, content = folder or self.folder, self.content(images)
+        written = write_report(content, where, formats)
         if "reproduction" in formats:
-            written += write_reproduction(self.content(), self.study, self.record, self.folder, where)
+            written += write_reproduction(content, self.study, self.record, self.folder, where)
         if "junit" in formats:
-            write_atomically(where / "junit.xml", self.junit())
+            write_atomically(where / "junit.xml", self.junit(images=images))
             written.append(where / "junit.xml")
-        for name, content in (
-            certificate_logs(self.evidence).items() if set(formats) - {"reproduction", "junit"} else ()
-        ):
-            write_atomically(where / name, content)
+        logs = certificate_logs(self.evidence, named=not content.names.private)
+        for name, log in logs.items() if set(formats) - {"reproduction", "junit"} else ():
+            write_atomically(where / name, log)
         return written
 
-    def junit(self, outcomes: Sequence[Outcome | RequiredClaims] | None = None) -> bytes:
+    def junit(self, outcomes: Sequence[Outcome | RequiredClaims] | None = None, *, images: bool = True) -> bytes:
         """Requirements and findings as JUnit XML, for continuous integration; claims too where they are required.
 
         `outcomes` are those that count; all that calls have required, unless told.
@@ -84,7 +91,7 @@ class Run:
         cases = [
             *outcome_cases(judged),
             *(claim_cases(self.claims) if required else ()),
-            *finding_cases(self.findings),
+            *finding_cases(self.content(images).findings),
         ]
         return junit_xml(self.study.name, cases)
 
@@ -155,12 +162,23 @@ class Run:
         ]
         return of_models + [require_claims(one.text, self.claims) for one in required if one.metric == CLAIMS]
 
-    def content(self) -> Report:
-        """What the report says; its numbers are computed once."""
-        return self._content
+    def content(self, images: bool = True) -> Report:
+        """What the report says; its numbers are computed once.
+
+        Without `images`, or if the run was made without them, it shows no sample.
+        """
+        if images and self.record.get("images", True):
+            return self._content
+        # of runs of before there is no key, and what is hashed without one could be guessed
+        private = SampleNames(True, str(self.record.get("id_key") or ""))
+        return replace(self._content, sheets={}, names=private)
 
     def _absent_notes(self) -> list[Finding]:
         return [Finding("warn", "not-installed", self.absent)] if self.absent else []
+
+    def _galleries(self, domains: Sequence[str]) -> dict[str, GalleryFile]:
+        paths = {name: gallery_path(self.folder, name) for name in domains}
+        return {name: read_gallery(path) for name, path in paths.items() if path.is_file()}
 
     @cached_property
     def _content(self) -> Report:
@@ -174,7 +192,7 @@ class Run:
             # runs of before have no date
             **({"date": str(record["started"]).replace("T", " ")} if "started" in record else {}),
             "study": f"{study.name}, {_seeds(study)}{_noise(study, record)}, hash {record['hash']}",
-            "data": f"{study.data.source}; {_roles(study, record['sources'])}",
+            "data": f"{short_source(study.data.source)}; {_roles(study, record['sources'])}",
             **_files(record),
             **{
                 f"model {name}": _describe(config, [record["selected"].get(m.key) for m in members if m.name == name])
@@ -189,7 +207,6 @@ class Run:
             "on": machine,
         }
         sheets = {name: sheet_path(self.folder, name) for name in names}
-        texts = {name: texts_path(self.folder, name) for name in names}
         return Report(
             title=study.title or study.name,
             about=study.about,
@@ -199,7 +216,7 @@ class Run:
             classes=tuple(record["classes"]),
             evidence=self.evidence,
             sheets={name: path for name, path in sheets.items() if path.is_file()},
-            texts={name: path for name, path in texts.items() if path.is_file()},
+            galleries=self._galleries(names),
             facts=facts,
             labels=record["labels"],
             notes=[*self._absent_notes(), *(Finding(**finding) for finding in record["findings"])],
@@ -267,11 +284,6 @@ def _check_domains(folder: Path, study: Study, record: Mapping[str, Any], measur
 def sheet_path(folder: Path, domain: str) -> Path:
     """Where a run keeps the picture of a domain's samples."""
     return folder / "figures" / f"samples-{slug(domain)}.png"
-
-
-def texts_path(folder: Path, domain: str) -> Path:
-    """Where a run keeps a few of a domain's texts, and what an attack made of some."""
-    return folder / "figures" / f"samples-{slug(domain)}.json"
 
 
 def describe(method: Method) -> str:
@@ -350,13 +362,13 @@ def _short(value: Any) -> str:
 def _describe(config: dict[str, Any], selected: Sequence[dict[str, Any] | None]) -> str:
     kept = [one for one in selected if one is not None]
     if not config.get("train", True) or not kept:
-        return f"{config['model']['name']}, as it is"
+        return f"{short_source(config['model']['name'])}, as it is"
     usual = options_of(Head)
     options = {k: v for k, v in config["model"].items() if k != "name" and (k not in usual or v != usual[k])}
-    network = ", ".join([config["model"]["name"], *(f"{k}={v}" for k, v in options.items())])
+    network = ", ".join([short_source(config["model"]["name"]), *(f"{k}={v}" for k, v in options.items())])
     first = config.get("pretrain")
     steps = ", ".join(str(one["step"]) for one in kept)
-    before = f"; pre-trained on {first['data']['name']}: {_describe_training(first)}" if first else ""
+    before = f"; pre-trained on {short_source(first['data']['name'])}: {_describe_training(first)}" if first else ""
     return f"{network}{before}; {_describe_training(config)}; kept step {steps} by {kept[0]['rule']}"
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from shiftproof.domains import Domain
+from shiftproof.report.gallery.pictures import pixels_of
 
 __all__ = ["contact_sheet"]
 
@@ -36,11 +37,6 @@ def contact_sheet(domain: Domain) -> bytes:
 
 
 def _tile(image: NDArray[np.float32]) -> Image.Image:
-    pixels = (image.clip(0, 1) * 255).round().astype(np.uint8)
-    if len(pixels) == 1:
-        pixels = np.repeat(pixels, 3, 0)
-    elif len(pixels) == 2:
-        pixels = np.concatenate([pixels, np.zeros_like(pixels[:1])])
-    whole = Image.fromarray(np.ascontiguousarray(pixels[:3].transpose(1, 2, 0)))
+    whole = Image.fromarray(pixels_of(image))
     small = max(whole.size) < TILE
     return ImageOps.pad(whole, (TILE, TILE), Image.Resampling.NEAREST if small else Image.Resampling.LANCZOS)
