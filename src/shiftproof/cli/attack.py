@@ -8,7 +8,7 @@ from shiftproof.cli import options as o
 from shiftproof.cli.lines import show_compact, tell
 from shiftproof.cli.measure import finish, measure, study_of_one_model
 from shiftproof.cli.show import outcomes_now, say, show_edits, show_findings, show_json
-from shiftproof.cli.summary import show_end, show_samples
+from shiftproof.cli.summary import show_doubts, show_end, show_samples
 
 if TYPE_CHECKING:
     from shiftproof.perturbations.threat import Ball
@@ -122,6 +122,7 @@ def _show(run: Run, answers: list[Attacked], verbose: bool) -> None:
     norm, threat = str(first.fact("norm")), str(first.fact("threat"))
     say(f"\n{run.content().title}", "bold")
     show_samples(run)
+    show_doubts(run.content())
     say("")
     show_compact(_table(answers, norm))
     say("")

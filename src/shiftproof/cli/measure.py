@@ -82,7 +82,7 @@ def finish(
 def show_repeat(run: Run) -> None:
     """The command that repeats the run with the same noise, where its seed was drawn."""
     drawn = any(one.classifier != "base" and one.fact("alpha") != 0 for one in run.evidence)
-    if run.study.trains or "seed" in run.study.model_fields_set or not drawn:
+    if run.imported or run.study.trains or "seed" in run.study.model_fields_set or not drawn:
         return
     # a command is copied as it is: nothing breaks its line
     typer.echo(f"{'repeat':11}{repeat_command(run.record['noise_seed'])}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from shiftproof.report import Report
     from shiftproof.runs import Run
 
-__all__ = ["show_details", "show_end", "show_findings_short", "show_samples", "show_summary"]
+__all__ = ["show_details", "show_doubts", "show_end", "show_findings_short", "show_samples", "show_summary"]
 
 SEVERAL = 6
 """Domains of one role that are named; of more, how many they are."""
@@ -39,6 +39,7 @@ def show_summary(run: Run, require: Sequence[str] | None, verbose: bool, more: S
         show_details(content)
     say(f"\n{content.title}", "bold")
     tell("tested", tested(run))
+    show_doubts(content)
     say("")
     if content.overview.rows:
         show_compact(content.overview.to_table())
@@ -51,7 +52,7 @@ def show_summary(run: Run, require: Sequence[str] | None, verbose: bool, more: S
     for sentence in content.story.holds:
         tell("holds", sentence, "green")
     for sentence in content.story.guaranteed:
-        tell("guaranteed", sentence, "green")
+        tell("logged" if run.imported else "guaranteed", sentence, "green")
     show_findings_short(content)
     for claim in content.claims:
         tell("claim", f"{claim.verdict}: {claim.id}, {claim.says}", _VERDICTS.get(claim.verdict, "yellow"))
@@ -60,12 +61,16 @@ def show_summary(run: Run, require: Sequence[str] | None, verbose: bool, more: S
     show_end(run, require)
 
 
+def show_doubts(content: Report) -> None:
+    """Why figures can't be trusted or checked, before any of them; that little was learned is a finding of its own."""
+    for sentence in content.doubts:
+        if not sentence.startswith("What follows says little"):
+            tell("doubt", sentence, STYLES["fail"])
+
+
 def show_findings_short(content: Report) -> None:
-    """Doubts, then failures and warnings in short, and how many checks passed."""
-    story, told = content.story, {one.code for one in content.story.suspicious}
-    # what only repeats a finding that follows is left to it
-    for sentence in content.doubts if "not-learned" not in told else ():
-        tell("doubt", sentence, STYLES["fail"])
+    """Failures and warnings in short, and how many checks passed."""
+    story = content.story
     for finding in story.suspicious:
         tell(finding.level, finding.message, STYLES[finding.level])
     if story.untold:
