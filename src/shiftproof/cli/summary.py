@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from shiftproof.cli.lines import show_compact, show_report_path, tell, tell_command
 from shiftproof.cli.measure import show_repeat
-from shiftproof.cli.next_steps import next_steps
 from shiftproof.cli.show import (
     STYLES,
     outcomes_now,
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["show_details", "show_doubts", "show_end", "show_findings_short", "show_samples", "show_summary"]
 
-SEVERAL = 6
-"""Domains of one role that are named; of more, how many they are."""
 _VERDICTS = {"supported": "green", "contradicted": "red"}
 
 
@@ -38,7 +35,7 @@ def show_summary(run: Run, require: Sequence[str] | None, verbose: bool, more: S
     if verbose:
         show_details(content)
     say(f"\n{content.title}", "bold")
-    tell("tested", tested(run))
+    tell("tested", content.story.tested)
     show_doubts(content)
     say("")
     if content.overview.rows:
@@ -81,6 +78,8 @@ def show_findings_short(content: Report) -> None:
 
 def show_end(run: Run, require: Sequence[str] | None, takes_target: bool = True) -> None:
     """What to do next, what was required, and where the report is."""
+    from shiftproof.runs.next_steps import next_steps
+
     for step in next_steps(run, takes_target):
         if step.command:
             tell_command("next", step.command, step.text)
@@ -123,27 +122,3 @@ def show_samples(run: Run) -> None:
     for name, facts in run.samples.items():
         count = f"{facts['n']:,} sample{'s' if facts['n'] != 1 else ''}"
         tell("tested", f"{name}: {count} ({describe_samples(facts, next(iter(run.study.models)))})")
-
-
-def tested(run: Run) -> str:
-    """How many models on how many samples of which domains, and whether these were trained on."""
-    content = run.content()
-    counts = {name: facts["n"] for name, facts in run.samples.items()}
-    # an import says no parts
-    for one in run.evidence if not counts else ():
-        counts[one.domain] = max(len(one), counts.get(one.domain, 0))
-    places = [
-        _places([name for name in names if name in counts], counts, role)
-        for names, role in ((content.targets, "unseen"), (content.sources, "source"))
-        if any(name in counts for name in names)
-    ]
-    models, seeds = len(content.models), len(run.study.seeds or ())
-    who = f"{models} models" if models > 1 else next(iter(content.models))
-    trained = f", each trained with {seeds} seeds" if seeds > 1 else ""
-    return f"{who}{trained}, on {', '.join(places)}"
-
-
-def _places(names: Sequence[str], counts: dict[str, int], role: str) -> str:
-    if len(names) > SEVERAL:
-        return f"{sum(counts[name] for name in names):,} samples of {len(names)} domains ({role})"
-    return ", ".join(f"{name} ({role}, n = {counts[name]:,})" for name in names)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import PurePath, PureWindowsPath
 
 from shiftproof.types import Finding
 
-__all__ = ["LEFT_OUT", "SampleNames", "short_source"]
+__all__ = ["LEFT_OUT", "SampleNames", "short_command", "short_source"]
 
 LEFT_OUT = "(left out)"
 NAMED = ("duplicates", "near-duplicates", "unreadable", "shared-groups", "empty-texts", "two-labels", "sandwich-broken")
@@ -68,3 +69,26 @@ def short_source(name: str) -> str:
         if pure.is_absolute():
             return f"{kind}:{pure.name}"
     return name
+
+
+def short_command(command: str) -> str:
+    """A command as a page shows it: of paths on this machine the last part alone.
+
+    >>> short_command("shiftproof audit --data folder:/home/jane/images --out=/tmp/run")
+    'shiftproof audit --data folder:images --out=run'
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return LEFT_OUT
+    return shlex.join(_short_word(word) for word in words)
+
+
+def _short_word(word: str) -> str:
+    option, equals, value = word.partition("=")
+    if equals and option.startswith("--"):
+        return f"{option}={_short_word(value)}"
+    for pure in (PurePath(word), PureWindowsPath(word)):
+        if pure.is_absolute():
+            return pure.name
+    return short_source(word)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -33,7 +33,7 @@ from shiftproof.report.sections.measures import SideBySide, side_by_side
 from shiftproof.report.sections.sweeps import Sweep
 from shiftproof.report.sections.verdict import score_verdict, verdict_of
 from shiftproof.report.shift import KnownDistance, ShiftSeries, shift_order, shift_series
-from shiftproof.report.story import Story, story_of
+from shiftproof.report.story import Step, Story, story_of
 from shiftproof.report.tables import Cell
 from shiftproof.types import Finding
 
@@ -60,6 +60,7 @@ class Report:
         claims: What the study claims, and what evidence says of it.
         published: Published figures, with ours beside them.
         sweeps: Models that differ in one option.
+        steps: What to do next; called when the page is made, because it depends on what the report says.
     """
 
     title: str
@@ -83,6 +84,7 @@ class Report:
     claims: Sequence[ClaimOutcome] = ()
     published: Sequence[PublishedRow] = ()
     sweeps: Sequence[Sweep] = ()
+    steps: Callable[[], Sequence[Step]] = tuple
 
     @cached_property
     def sections(self) -> dict[str, Section]:

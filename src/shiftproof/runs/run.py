@@ -21,16 +21,17 @@ from shiftproof.report.claims import ClaimOutcome, RequiredClaims, beside_publis
 from shiftproof.report.gallery.files import GalleryFile, gallery_path, read_gallery
 from shiftproof.report.junit import claim_cases, finding_cases, junit_xml, outcome_cases
 from shiftproof.report.page import FORMATS, render_page
-from shiftproof.report.privacy import SampleNames, short_source
+from shiftproof.report.privacy import SampleNames, short_command, short_source
 from shiftproof.report.requirements import CLAIMS, Outcome, Requirement
 from shiftproof.runs.absent import Absent, Recorded, sentence_of
 from shiftproof.runs.distances import read_distances
 from shiftproof.runs.imported import ImportedData, ImportedProbe, describe_imported
 from shiftproof.runs.log_files import certificate_logs
 from shiftproof.runs.model_spec import Member
+from shiftproof.runs.next_steps import next_steps
 from shiftproof.runs.not_run import read_not_run, times_of
 from shiftproof.runs.record import read_record
-from shiftproof.runs.reproduce import write_reproduction
+from shiftproof.runs.reproduce import compute_words, write_reproduction
 from shiftproof.runs.spec import Study
 from shiftproof.runs.study_files import validated
 from shiftproof.runs.swept import sweeps_of
@@ -203,6 +204,8 @@ class Run:
             "measured by": "; ".join(map(describe, study.all_probes)),
             "measured": _which(study, self.samples),
             "split": record["protocol"]["split"],
+            "took": compute_words(self.evidence, study, record, self.folder),
+            "run again": _again(study, record),
             "computed with": f"Python {record['environment']['python']}, {packages}",
             "on": machine,
         }
@@ -229,6 +232,7 @@ class Run:
                 self.evidence, study.published, study.only_target, times_of(read_not_run(self.folder))
             ),
             sweeps=sweeps_of(study),
+            steps=lambda: next_steps(self),
             trained_here=all(spec.train for spec in study.models.values()),
         )
 
@@ -330,6 +334,16 @@ def _files(record: Mapping[str, Any]) -> dict[str, str]:
 
 def _seeds(study: Study) -> str:
     return f"seed {study.seed}" if study.seeds is None else f"seeds {', '.join(map(str, study.seeds))}"
+
+
+def _again(study: Study, record: Mapping[str, Any]) -> str:
+    """The command that makes the run again, with the seed that was drawn for its noise."""
+    typed = str(record.get("command") or "")
+    if not typed:
+        return f"made in Python; run.json holds the study {study.name!r} with all that was asked"
+    drawn = not study.trains and "seed" not in study.model_fields_set and "noise_seed" in record
+    seed = f" --seed {record['noise_seed']}" if drawn and not isinstance(study.data, ImportedData) else ""
+    return f"{short_command(typed)}{seed}"
 
 
 def _noise(study: Study, record: dict[str, Any]) -> str:
