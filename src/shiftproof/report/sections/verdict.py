@@ -40,7 +40,7 @@ class Verdict(Section):
         return bool(self.report.verdict or self.report.overview.rows)
 
     def cards(self) -> list[Card]:
-        """A paragraph for each of one or two models, of more none: the table says it better; then the story in short."""
+        """A paragraph for each of one or two models; of more the table says it better. Then the story in short."""
         report, story = self.report, self.report.story
         lead = report.verdict if len(report.models) <= 2 else report.doubts
         told = {"tested": [story.tested], "holds": story.holds, "guaranteed": story.guaranteed}
