@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo shell test coverage check bench reproduce clean
+.PHONY: demo shell test browser-test coverage check bench reproduce clean
 
 demo: .venv/.user
 	$(BIN)/shiftproof run quickstart
@@ -14,6 +14,14 @@ shell: .venv/.user
 
 test: .venv/.dev
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+# the report in a headless browser: playwright drives Chromium, which has to be there or is installed by Debian's apt
+browser-test: .venv/.dev
+	@command -v chromium || command -v chromium-browser || command -v google-chrome \
+	    || (apt-get update && apt-get install --yes chromium) \
+	    || (echo "there is no browser: install Chromium or Chrome, and run make browser-test again"; exit 1)
+	$(PIP) "playwright>=1.40"
+	$(BIN)/python -m pytest -q -rs tests/browser tests/report/test_page_width.py tests/report/test_gallery_page.py
 
 # the same tests, and which lines of the package they reach; processes that tests start are not counted
 coverage: .venv/.dev
