@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.catalogue import Method, options_of, to_plain
+from shiftproof.display import Chart
 from shiftproof.errors import DataError, UsageError
 from shiftproof.evidence import Evidence, EvidenceStore, slug
 from shiftproof.evidence.measurement import worst_seen
@@ -21,14 +22,17 @@ from shiftproof.report.claims import ClaimOutcome, RequiredClaims, beside_publis
 from shiftproof.report.junit import claim_cases, finding_cases, junit_xml, outcome_cases
 from shiftproof.report.page import FORMATS, render_page
 from shiftproof.report.requirements import CLAIMS, Outcome, Requirement
+from shiftproof.report.robustness_chart import robustness_chart
 from shiftproof.runs.absent import Absent, Recorded, sentence_of
 from shiftproof.runs.distances import read_distances
 from shiftproof.runs.imported import ImportedData, ImportedProbe, describe_imported
 from shiftproof.runs.log_files import certificate_logs
 from shiftproof.runs.model_spec import Member
 from shiftproof.runs.not_run import read_not_run, times_of
+from shiftproof.runs.notebook import run_html
 from shiftproof.runs.record import read_record
 from shiftproof.runs.reproduce import write_reproduction
+from shiftproof.runs.robustness_cards import robustness_cards
 from shiftproof.runs.spec import Study
 from shiftproof.runs.study_files import validated
 from shiftproof.runs.swept import sweeps_of
@@ -50,27 +54,61 @@ class Run:
         models, domains = ", ".join(self.study.models), ", ".join(map(str, self.evidence.distinct("domain")))
         return f"Run({self.folder}: {models} on {domains}; {self.evidence.rows:,} rows of evidence)"
 
+    def _repr_html_(self) -> str:
+        return run_html(self.content(), self.folder)
+
+    def plot(self, *, model: str | None = None, domain: str | None = None, norm: str | None = None) -> Chart:
+        """Certified and attacked accuracy by radius, as a chart that a notebook shows and `save(path)` writes.
+
+        Of one model on all domains, of several on the targets; in the norm of the first certificate, unless told.
+        """
+        sources, targets = self.record["sources"], self.study.targets
+        return robustness_chart(self.evidence, sources, targets, model=model, domain=domain, norm=norm)
+
+    def card(self, path: Path | str | None = None, *, model: str | None = None) -> Path:
+        """Write the robustness card of a model, a README for a model hub; returns where.
+
+        Of a run with several models say which; `export(["card"])` writes one for each.
+        """
+        names = self.evidence.distinct("model")
+        if model is None and len(names) > 1:
+            raise UsageError(
+                f"the run has {len(names)} models ({', '.join(names)}), and a card is of one: "
+                f"run.card(model={names[0]!r}), or run.export(['card']) for one card each"
+            )
+        ((name, text),) = robustness_cards(self.content(), self.study, self.record, self.samples, model).items()
+        where = self.folder / name if path is None else as_path("the file of the card", path)
+        write_atomically(where, text.encode())
+        return where
+
     def report(self, path: Path | str | None = None) -> Path:
         """Write the report as one HTML page, to `path` or into the run's folder; returns where."""
         where = self.folder / "report.html" if path is None else Path(path)
         write_atomically(where, render_page(self.content()).encode())
         return where
 
-    def export(self, formats: Sequence[str] = FORMATS, folder: Path | None = None) -> list[Path]:
+    def export(
+        self, formats: Sequence[str] = FORMATS, folder: Path | None = None, *, model: str | None = None
+    ) -> list[Path]:
         """Write the page, tables and figures below `folder` or the run's own; returns their paths, the page first.
 
-        Beside them go logs of certificates in the form that other tools read, logs/*.tsv.
+        Beside them go logs of certificates in the form that other tools read, logs/*.tsv. `model` is whose robustness
+        card is written; of all, unless told.
         """
         where = folder or self.folder
         written = write_report(self.content(), where, formats)
+        if "card" in formats:
+            cards = robustness_cards(self.content(), self.study, self.record, self.samples, model)
+            for name, text in cards.items():
+                write_atomically(where / name, text.encode())
+            written += [where / name for name in cards]
         if "reproduction" in formats:
             written += write_reproduction(self.content(), self.study, self.record, self.folder, where)
         if "junit" in formats:
             write_atomically(where / "junit.xml", self.junit())
             written.append(where / "junit.xml")
-        for name, content in (
-            certificate_logs(self.evidence).items() if set(formats) - {"reproduction", "junit"} else ()
-        ):
+        of_tables = set(formats) - {"card", "junit", "reproduction"}
+        for name, content in certificate_logs(self.evidence).items() if of_tables else ():
             write_atomically(where / name, content)
         return written
 
