@@ -165,6 +165,22 @@ def test_a_model_without_a_card_is_refused(run: sp.Run, tmp_path: Path, capsys: 
     assert not (tmp_path / "out").exists()
 
 
+def test_an_unknown_model_is_refused_before_anything_is_written(run: sp.Run, tmp_path: Path) -> None:
+    with pytest.raises(UnknownName):
+        run.export(["csv", "card"], tmp_path / "out", model="b")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("data", "listed"),
+    [("pacs", "pacs"), ("hf:owner/name", "owner/name"), ("folder:images", None), ("given", None), ("imported", None)],
+)
+def test_only_names_that_others_can_find_are_listed_as_data_sets(data: str, listed: str | None) -> None:
+    head = head_of(card_head(report_of(Evidence(measured("m", "clean"))), "m", data, "image-classification"))
+    assert head.get("datasets") == (None if listed is None else [listed])
+    assert head["model-index"][0]["results"][0]["dataset"]["type"] == (listed or "local")
+
+
 def test_a_hub_reads_the_index(cards: dict[str, str]) -> None:
     hub = pytest.importorskip("huggingface_hub")
     data = hub.ModelCard(cards[FIRST]).data

@@ -22,6 +22,8 @@ METRICS = {
 }
 """Types of metrics by kind of measure: what is certified should not be taken for an accuracy, nor the other way."""
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+_UNNAMED = ("given", "imported")
+"""What records call data that has no name."""
 _PLAIN = re.compile(r"[A-Za-z]+(-[A-Za-z]+)*")
 _WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
@@ -41,10 +43,11 @@ _Dumper.add_representer(str, _quoted)
 def card_head(report: Report, model: str, data: str, task: str) -> str:
     """The YAML between two lines of dashes; `data` is the name of the data set, `task` what a hub calls the task.
 
-    Language and license are left to the reader, who alone knows them.
+    Language and license are left to the reader, who alone knows them. A data set is only listed by a name that others
+    can find it by.
     """
     known = data.removeprefix("hf:")
-    on_a_hub = _HUB_NAME.fullmatch(known) is not None
+    on_a_hub = _HUB_NAME.fullmatch(known) is not None and data not in _UNNAMED
     results: list[dict[str, Any]] = [
         {
             "task": {"type": task},

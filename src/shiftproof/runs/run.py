@@ -95,13 +95,14 @@ class Run:
         Beside them go logs of certificates in the form that other tools read, logs/*.tsv. `model` is whose robustness
         card is written; of all, unless told.
         """
-        where = folder or self.folder
-        written = write_report(self.content(), where, formats)
+        where, cards = folder or self.folder, dict[str, str]()
         if "card" in formats:
+            # a model that there is not is refused before anything is written
             cards = robustness_cards(self.content(), self.study, self.record, self.samples, model)
-            for name, text in cards.items():
-                write_atomically(where / name, text.encode())
-            written += [where / name for name in cards]
+        written = write_report(self.content(), where, formats)
+        for name, text in cards.items():
+            write_atomically(where / name, text.encode())
+            written.append(where / name)
         if "reproduction" in formats:
             written += write_reproduction(self.content(), self.study, self.record, self.folder, where)
         if "junit" in formats:
