@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from shiftproof.evidence import Column, Evidence, Measurement
 from shiftproof.report import Report
 from shiftproof.report.model_index import METRICS, card_head
 from shiftproof.report.robustness_card import CardFacts, card_text, report_of_model, rounded_up
+from shiftproof.report.robustness_chart import robustness_chart
 from shiftproof.runs import open_run, parse_study, run_study
 from shiftproof.runs.robustness_cards import without_folders
 from shiftproof.types import Finding
@@ -200,11 +202,8 @@ class TestNotebook:
         assert "report.html" in read.text or "run.report()" in read.text
 
     def test_the_plot_is_of_the_evidence(self, run: sp.Run) -> None:
-        chart = run.plot(model=SECOND, domain="e=0.9")
-        curves: dict[str, dict[float, float]] = {}
-        for mark in chart.panels[0].marks:
-            if isinstance(mark, Line):
-                curves[mark.of[1].split(":")[0]] = dict(mark.points)
+        (panel,) = run.plot(model=SECOND, domain="e=0.9").panels
+        curves = {mark.of[1].split(",")[0]: dict(mark.points) for mark in panel.marks if isinstance(mark, Line)}
         ((_, held),) = rows_of(run.folder, SECOND, "e=0.9", "certify")
         for radius, share in curves["certified"].items():
             assert share == pytest.approx((held["correct"] & (held["radius"] >= radius)).mean())
@@ -217,7 +216,19 @@ class TestNotebook:
         for wrong in ({"model": "b"}, {"domain": "e=0.5"}, {"norm": "l1"}):
             with pytest.raises(UnknownName):
                 run.plot(**wrong)
-        assert {mark.of[0] for mark in run.plot().panels[0].marks} == {FIRST, SECOND}
+        every = run.plot()
+        assert {mark.of[0] for mark in every.panels[0].marks} == {FIRST, SECOND}
+        assert [panel.title.split(",")[0] for panel in every.panels] == ["e=0.9", "e=0.1", "e=0.2"]
+
+    def test_without_attacks_or_certificates_what_there_is_is_plotted(self, run: sp.Run) -> None:
+        content = run.content()
+        for probes, kinds in ((("clean", "certify"), "certified"), (("clean", "attack"), ""), (("clean",), "")):
+            kept = Evidence([one for one in run.evidence if one.probe in probes])
+            if kinds:
+                assert robustness_chart(replace(content, evidence=kept)).name == kinds
+            else:
+                with pytest.raises(UsageError, match="nothing to plot by size"):
+                    robustness_chart(replace(content, evidence=kept), model=SECOND)
 
 
 def report_of(evidence: Evidence, **changes: Any) -> Report:

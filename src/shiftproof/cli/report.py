@@ -19,8 +19,8 @@ def command(
         str | None,
         typer.Option(
             "--format",
-            help="html, csv, markdown, latex, svg, png, json, junit (requirements and findings as tests of CI), card (a "
-            "robustness card for each model, a README for a model hub), reproduction (our figures beside published "
+            help="html, csv, markdown, latex, svg, png, json, junit (requirements and findings as tests of CI), card "
+            "(a robustness card for each model, a README for a model hub), reproduction (our figures beside published "
             "ones, for the documents of a project); several with commas.",
         ),
     ] = None,

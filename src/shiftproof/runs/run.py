@@ -58,12 +58,11 @@ class Run:
         return run_html(self.content(), self.folder)
 
     def plot(self, *, model: str | None = None, domain: str | None = None, norm: str | None = None) -> Chart:
-        """Certified and attacked accuracy by radius, as a chart that a notebook shows and `save(path)` writes.
+        """Attacked and certified accuracy by size, as a chart that a notebook shows and `save(path)` writes.
 
-        Of one model on all domains, of several on the targets; in the norm of the first certificate, unless told.
+        Of all models and domains, in the norm of the first certificate, unless told.
         """
-        sources, targets = self.record["sources"], self.study.targets
-        return robustness_chart(self.evidence, sources, targets, model=model, domain=domain, norm=norm)
+        return robustness_chart(self.content(), model=model, domain=domain, norm=norm)
 
     def card(self, path: Path | str | None = None, *, model: str | None = None) -> Path:
         """Write the robustness card of a model, a README for a model hub; returns where.
