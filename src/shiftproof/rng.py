@@ -22,7 +22,7 @@ from shiftproof.errors import UsageError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["checked_seed", "derive", "fresh_seed", "numpy_generator", "seeded_globals", "torch_generator"]
+__all__ = ["checked_seed", "derive", "fresh_key", "fresh_seed", "numpy_generator", "seeded_globals", "torch_generator"]
 
 # torch's CPU generator keeps its 624 words of Mersenne Twister state as 64-bit integers behind a header of 24 bytes.
 _TORCH_HEADER_BYTES, _TWISTER_WORDS = 24, 624
@@ -51,6 +51,11 @@ def fresh_seed() -> int:
     A guarantee over random noise is worth nothing to a model that was made for a known seed's noise.
     """
     return secrets.randbits(52)
+
+
+def fresh_key() -> str:
+    """A key of 128 bits from the operating system, as text, for hashes that nobody else can repeat."""
+    return secrets.token_hex(16)
 
 
 def numpy_generator(seed: int, purpose: str, *keys: str | int) -> np.random.Generator:

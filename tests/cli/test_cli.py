@@ -21,9 +21,9 @@ from conftest import ignoring_interrupts, needs_data
 from PIL import Image
 
 from shiftproof.cli.main import main
-from shiftproof.cli.next_steps import _longer_attack
 from shiftproof.models import load_model
 from shiftproof.runs import open_run
+from shiftproof.runs.next_steps import _longer_attack
 
 pytestmark = pytest.mark.usefixtures("brief_examinations")
 

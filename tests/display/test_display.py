@@ -13,7 +13,7 @@ import pytest
 from harmless import ODD, assert_harmless
 from PIL import Image
 
-from shiftproof.display import Chart, badge, difference, figure, lines, panel, strip, table
+from shiftproof.display import Chart, badge, figure, lines, panel, strip, table
 from shiftproof.display.axes import numbers_axis, share_axis
 from shiftproof.display.chart import Panel
 from shiftproof.display.marks import Line, Style
@@ -75,8 +75,3 @@ class TestPictures:
             part = pixels[::2, 12 * place : 12 * place + 8 : 2]
             assert np.array_equal(part[..., :2], (image * 255).round().astype(np.uint8).transpose(1, 2, 0))
             assert not part[..., 2].any()
-
-    def test_no_change_is_gray(self) -> None:
-        picture, factor = difference(np.ones((1, 2, 2)), np.ones((1, 2, 2)))
-        assert factor == 1.0
-        assert (picture == 0.5).all()

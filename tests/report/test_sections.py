@@ -184,7 +184,7 @@ def test_a_section_that_does_not_apply_is_nowhere(name: str, tmp_path: Path) -> 
 def test_sections_stand_in_their_order(tmp_path: Path) -> None:
     report = applying("attacked", tmp_path)
     first = ["verdict", "findings", "matrix", "attacked", "measures", "accuracy"]
-    assert list(report.sections) == [*first, "samples", "provenance"]
+    assert list(report.sections) == [*first, "gallery", "provenance"]
     orders = [entry.cls.order for entry in SECTIONS]
     assert len(set(orders)) == len(orders)
 

@@ -154,13 +154,12 @@ def test_radii_are_whole_numbers_of_edits_up_to_the_cap(audited: Run) -> None:
 
 
 def test_the_report_shows_what_the_attack_changed(audited: Run, network: nn.Module) -> None:
-    edited = [one for some in audited.content().examples.values() for one in some.edited]
+    edited = audited.content().edited_texts
     assert edited
     rows = encode([one.after for one in edited], 256)
     classes = audited.content().classes
     assert [classes[answer] for answer in network(rows).argmax(1)] == [one.answer for one in edited]
     assert all(one.answer != one.label and one.before != one.after for one in edited)
-    assert audited.report().read_text().count("<small>") > len(edited)
     assert "<del><span" in audited.report().read_text()
 
 

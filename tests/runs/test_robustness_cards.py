@@ -23,7 +23,6 @@ from shiftproof.report.model_index import METRICS, card_head
 from shiftproof.report.robustness_card import CardFacts, card_text, report_of_model, rounded_up
 from shiftproof.report.robustness_chart import robustness_chart
 from shiftproof.runs import open_run, parse_study, run_study
-from shiftproof.runs.robustness_cards import without_folders
 from shiftproof.types import Finding
 
 FIRST, SECOND = 'a: "b" | <script> # é', "a"
@@ -307,21 +306,6 @@ def test_every_name_comes_back_from_yaml(name: str) -> None:
     assert index["name"] == name
     assert [one["dataset"]["config"] for one in index["results"]] == [ODD, "photo"]
     assert index["results"][0]["dataset"]["name"] == f"{name}, {ODD} (unseen)"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("folder:/home/me/data/images", "folder:images"),
-        ("hf:owner/name", "hf:owner/name"),
-        ("shiftproof run s.yaml --out ~/runs/a --seed 1", "shiftproof run s.yaml --out a --seed 1"),
-        ("--data folder:C:\\Users\\me\\images", "--data folder:images"),
-        ("--threat linf:8/255", "--threat linf:8/255"),
-        ("inputs rounded to 1/65280", "inputs rounded to 1/65280"),
-    ],
-)
-def test_paths_of_a_machine_are_cut(text: str, expected: str) -> None:
-    assert without_folders(text) == expected
 
 
 @pytest.mark.parametrize("value", [0.67541, 0.001, 0.99999, 3.0, 12.3456, 1e-9])

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from shiftproof.display import difference, figure, lines, panel, small, strip, table
+from shiftproof.display import amplify, figure, lines, panel, small, strip, table
 from shiftproof.errors import ShiftproofError
 from shiftproof.perturbations.text import decode
-from shiftproof.types import IntArray
+from shiftproof.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from shiftproof.attacks.result import AttackResult
@@ -55,13 +55,18 @@ def _examples(result: AttackResult, lost: IntArray) -> str:
         pairs = zip(answers, decode(before), decode(after), strict=True)
         return lines(line for answer, old, new in pairs for line in (f"{answer}: {old}", small(f"after: {new}")))
     originals, attacked = list(before.numpy()), list(after.numpy())
-    changes = [difference(one, other) for one, other in zip(originals, attacked, strict=True)]
-    factors = [factor for _, factor in changes]
+    changes = [amplify(other.astype(np.float64) - one) for one, other in zip(originals, attacked, strict=True)]
+    factors = sorted({f"{factor:g}" for _, factor in changes}, key=float)
     words = (
         f"The first {len(rows)} of {len(lost):,} overturned samples: as they are, attacked, and the difference, "
-        f"enlarged {min(factors):.3g} to {max(factors):.3g} times, each to the full range. {'; '.join(answers)}."
+        f"enlarged {' or '.join(factors)} times around gray. {'; '.join(answers)}."
     )
-    return figure(strip(originals, attacked, [picture for picture, _ in changes]), words)
+    return figure(strip(originals, attacked, [_gray_third(picture) for picture, _ in changes]), words)
+
+
+def _gray_third(change: FloatArray) -> FloatArray:
+    """Two channels with a third that does not change, so that no change is gray."""
+    return np.concatenate([change, np.full_like(change[:1], 0.5)]) if len(change) == 2 else change
 
 
 def _name(result: AttackResult, label: int) -> str:

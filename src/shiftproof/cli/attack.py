@@ -8,7 +8,7 @@ from shiftproof.cli import options as o
 from shiftproof.cli.lines import show_compact, tell
 from shiftproof.cli.measure import finish, measure, study_of_one_model
 from shiftproof.cli.show import outcomes_now, say, show_edits, show_findings, show_json
-from shiftproof.cli.summary import show_end, show_samples
+from shiftproof.cli.summary import show_doubts, show_end, show_samples
 
 if TYPE_CHECKING:
     from shiftproof.perturbations.threat import Ball
@@ -42,6 +42,7 @@ def command(
     set_: o.SetOfAttack = None,
     workers: o.Workers = None,
     verbose: o.Verbose = False,
+    no_images: o.NoImages = False,
     json: o.AsJson = False,
 ) -> None:
     """Attack a model on each domain: how much of its accuracy is left when samples may be changed a little.
@@ -58,7 +59,8 @@ def command(
     probes = [Clean(), _probe(threat, attack, steps, eps, smoothed, options["attack"])]
     asked: dict[str, Any] = {"limit": limit, "sample_seed": sample_seed, "split": split, "seed": seed, "budget": budget}
     study = study_of_one_model("attack", "Attacks on", data, model, options, probes, domain=domain, **asked)
-    run = measure(study, out, require=require, estimate=estimate, workers=workers, json=json, junit=junit)
+    asked_of_run: dict[str, Any] = {"require": require, "estimate": estimate, "workers": workers, "junit": junit}
+    run = measure(study, out, **asked_of_run, json=json, images=not no_images)
     if run is None:
         return
     answers, notes = attacked_of(run.evidence), [one for one in run.content().notes if one.level != "pass"]
@@ -71,9 +73,9 @@ def command(
     else:
         _show(run, answers, verbose)
         show_findings(notes)
-        show_edits(run.content().examples)
+        show_edits(run.content().edited_texts)
         show_end(run, require, takes_target=False)
-    finish(run, require, junit=junit)
+    finish(run, require, junit=junit, images=not no_images)
 
 
 def _probe(
@@ -120,6 +122,7 @@ def _show(run: Run, answers: list[Attacked], verbose: bool) -> None:
     norm, threat = str(first.fact("norm")), str(first.fact("threat"))
     say(f"\n{run.content().title}", "bold")
     show_samples(run)
+    show_doubts(run.content())
     say("")
     show_compact(_table(answers, norm))
     say("")

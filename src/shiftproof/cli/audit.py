@@ -46,6 +46,7 @@ def command(
     set_: o.SetOfCertify = None,
     workers: o.Workers = None,
     verbose: o.Verbose = False,
+    no_images: o.NoImages = False,
     json: o.AsJson = False,
 ) -> None:
     """Audit a model of yours on your domains: clean, attacked, corrupted and certified, on the same samples.
@@ -93,14 +94,14 @@ def command(
     if estimate:
         return
     planning = time.monotonic() - began
-    run = measure(planned, require=require, estimate=False, workers=workers, json=json)
+    run = measure(planned, require=require, estimate=False, workers=workers, json=json, images=not no_images)
     assert run is not None
     took = Took(planning, time.monotonic() - began - planning, planned.plan, budget)
     if json:
         show_audit_json(run, require, took)
     else:
         show_summary(run, require, verbose, [("time", took.overrun)] if took.overrun else [])
-    finish(run, require, failed=bool(run.broken), junit=junit)
+    finish(run, require, failed=bool(run.broken), junit=junit, images=not no_images)
 
 
 def _certifiers(

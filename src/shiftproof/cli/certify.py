@@ -46,6 +46,7 @@ def command(
     set_: o.SetOfCertify = None,
     workers: o.Workers = None,
     verbose: o.Verbose = False,
+    no_images: o.NoImages = False,
     json: o.AsJson = False,
 ) -> None:
     """Certify a model's predictions on each domain; the same command continues where it was stopped.
@@ -75,7 +76,8 @@ def command(
     asked: dict[str, Any] = {"limit": limit, "sample_seed": sample_seed, "split": split, "seed": seed, "budget": budget}
     asked |= {"domain": domain, "calibration": o.names_of(calibration)}
     study = study_of_one_model("certify", "Certificates of", data, model, options, probes, **asked)
-    run = measure(study, out, require=require, estimate=estimate, workers=workers, json=json, radii=shown, junit=junit)
+    asked_of_run: dict[str, Any] = {"require": require, "estimate": estimate, "workers": workers, "junit": junit}
+    run = measure(study, out, **asked_of_run, json=json, radii=shown, images=not no_images)
     if run is None:
         return
     if all(one.fact("unsound") for one in run.evidence.where(probe="certify")):
@@ -86,7 +88,7 @@ def command(
         to_json(run, require)
     else:
         show_certified(run, require, verbose)
-    finish(run, require, junit=junit)
+    finish(run, require, junit=junit, images=not no_images)
 
 
 def _check_calibration(names: str | None, certifier: str) -> None:

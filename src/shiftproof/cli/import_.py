@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shiftproof.cli.options import EXIT_FAILED, AsJson, Out, typed_command
+from shiftproof.cli.options import EXIT_FAILED, AsJson, NoImages, Out, typed_command
 from shiftproof.cli.show import say, show_findings, show_json, show_page_table
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def command(
         bool, typer.Option("--held-out", help="The samples served neither training nor selection.")
     ] = False,
     out: Out = None,
+    no_images: NoImages = False,
     json: AsJson = False,
 ) -> None:
     """Make a run of results that others have published: report, tables, figures and evidence, without a model.
@@ -87,7 +88,7 @@ def command(
         out=out,
         command=typed_command(),
     )
-    run.export()
+    run.export(images=not no_images)
     if json:
         show_json(_figures(run))
     else:

@@ -34,10 +34,12 @@ def measure(
     radii: Sequence[float] = (),
     note: str = "",
     junit: Path | None = None,
+    images: bool = True,
 ) -> Run | None:
     """The finished run, with its report written; None if it only had to be estimated.
 
     `note` is said on stderr before anything is computed; not to who has made a mistake, and gets that sentence alone.
+    Without `images`, the report shows no sample.
     """
     from shiftproof.report.requirements import Requirement
     from shiftproof.runs.engine import run_study
@@ -57,17 +59,22 @@ def measure(
     if estimate:
         show_costs(estimate_study(study.prepared, count, "lines"), json)
         return None
-    asked: dict[str, Any] = {"require": requirements, "radii": radii, "command": typed_command()}
+    asked: dict[str, Any] = {"require": requirements, "radii": radii, "images": images, "command": typed_command()}
     run = run_study(study, workers=count, device=device, progress="lines", **asked)
     run.export()
     return run
 
 
-def finish(run: Run, require: Sequence[str] | None, failed: bool = False, junit: Path | None = None) -> None:
-    """Exit 2 if a requirement of this call is not met, or if something else has failed; `junit` is a file for CI."""
+def finish(
+    run: Run, require: Sequence[str] | None, failed: bool = False, junit: Path | None = None, images: bool = True
+) -> None:
+    """Exit 2 if a requirement of this call is not met, or if something else has failed.
+
+    `junit` is a file for CI, which names no sample where there are no `images`.
+    """
     outcomes = outcomes_now(run, require)
     if junit is not None:
-        write_junit(junit, run.junit(outcomes))
+        write_junit(junit, run.junit(outcomes, images=images))
     if failed or any(not one.met for one in outcomes):
         raise typer.Exit(EXIT_FAILED)
 
@@ -75,7 +82,7 @@ def finish(run: Run, require: Sequence[str] | None, failed: bool = False, junit:
 def show_repeat(run: Run) -> None:
     """The command that repeats the run with the same noise, where its seed was drawn."""
     drawn = any(one.classifier != "base" and one.fact("alpha") != 0 for one in run.evidence)
-    if run.study.trains or "seed" in run.study.model_fields_set or not drawn:
+    if run.imported or run.study.trains or "seed" in run.study.model_fields_set or not drawn:
         return
     # a command is copied as it is: nothing breaks its line
     typer.echo(f"{'repeat':11}{repeat_command(run.record['noise_seed'])}")

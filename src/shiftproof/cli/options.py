@@ -283,6 +283,10 @@ Workers = Annotated[
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda ...")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="runs/<name>-<hash>")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Print every table and finding, not only the summary.")]
+NoImages = Annotated[
+    bool,
+    typer.Option("--no-images", help="Keep samples out of the report: no picture, no text, ids as keyed hashes."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout instead of tables.")]
 
 

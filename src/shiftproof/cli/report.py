@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shiftproof.cli.options import AsJson
+from shiftproof.cli.options import AsJson, NoImages
 from shiftproof.cli.show import show_json
 
 __all__ = ["command"]
@@ -26,6 +26,7 @@ def command(
     ] = None,
     model: Annotated[str | None, typer.Option("--model", help="Model of the card.", show_default="every one")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="the run's")] = None,
+    no_images: NoImages = False,
     json: AsJson = False,
 ) -> None:
     """Write a run's report, tables and figures again from its evidence; no model is loaded."""
@@ -44,7 +45,7 @@ def command(
         raise UsageError("--model says whose card is written; add --format card")
     if opened.absent:
         typer.echo(f"note: {opened.absent}", err=True)
-    written = opened.export(chosen, out, model=model)
+    written = opened.export(chosen, out, images=not no_images, model=model)
     if json:
         show_json({"written": [str(path) for path in written]})
     else:

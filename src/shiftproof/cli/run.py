@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -36,6 +36,7 @@ def command(
     workers: o.Workers = None,
     device: o.Device = "auto",
     verbose: o.Verbose = False,
+    no_images: o.NoImages = False,
     json: o.AsJson = False,
 ) -> None:
     """Train, measure and report as a study says; the same command continues a run that was stopped."""
@@ -47,16 +48,15 @@ def command(
     if not json and not estimate and loaded.title:
         say(f"\n{loaded.title}", "bold")
         say(loaded.about)
-    run = measure(
-        loaded, out, require=require, estimate=estimate, workers=workers, json=json, device=device, junit=junit
-    )
+    asked_of_run: dict[str, Any] = {"require": require, "estimate": estimate, "workers": workers, "device": device}
+    run = measure(loaded, out, **asked_of_run, json=json, junit=junit, images=not no_images)
     if run is None:
         return
     if json:
         _show_json(run, require)
     else:
         show_summary(run, require, verbose)
-    finish(run, require, junit=junit)
+    finish(run, require, junit=junit, images=not no_images)
 
 
 def _show_json(run: Run, require: list[str] | None) -> None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from shiftproof.report import AccuracyTable
     from shiftproof.report.claims import ClaimOutcome, RequiredClaims
-    from shiftproof.report.examples import Examples
+    from shiftproof.report.gallery.edited import EditedText
     from shiftproof.report.requirements import ComparedOutcome, Outcome
     from shiftproof.report.scores import ScoreTable
     from shiftproof.report.sections.measures import SideBySide
@@ -150,21 +150,19 @@ def show_costs(cost: StudyCost, as_json: bool) -> None:
     say(f"memory about {cost.memory_mb:,.0f} MB. Time was measured on this machine just now, on a few steps.")
 
 
-def show_edits(examples: Mapping[str, Examples], most: int = 3) -> None:
+def show_edits(edited: Sequence[EditedText], most: int = 3) -> None:
     """A few texts that an attack has overturned, with the words that it deleted and inserted; marks without colours."""
     from rich.text import Text
 
-    from shiftproof.report.word_diff import marked, shortened, word_diff
+    from shiftproof.report.word_diff import marked
 
-    found = [(domain, one) for domain, some in examples.items() for one in some.edited]
     out, styles = console(), {"deleted": "red strike", "inserted": "green underline"}
-    for domain, one in found[-most:]:
-        pieces = shortened(word_diff(one.before, one.after))
-        say(f"\n{domain}, {one.edits}: {one.label} is taken for {one.answer}")
+    for one in edited[-most:]:
+        say(f"\n{one.domain}, {one.edits}: {one.label} is taken for {one.answer}")
         if out.is_terminal and not out.no_color:
-            out.print(Text(" ").join(Text(piece.text, styles.get(piece.kind, "")) for piece in pieces))
+            out.print(Text(" ").join(Text(piece.text, styles.get(piece.kind, "")) for piece in one.pieces))
         else:
-            typer.echo(marked(pieces))
+            typer.echo(marked(list(one.pieces)))
 
 
 def outcomes_now(run: Run, require: Sequence[str] | None) -> list[Outcome | RequiredClaims]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from shiftproof.cli.lines import show_compact, tell
 from shiftproof.cli.show import outcomes_now, say, show_findings, show_json, show_table
-from shiftproof.cli.summary import show_end, show_findings_short, show_samples
+from shiftproof.cli.summary import show_doubts, show_end, show_findings_short, show_samples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +27,7 @@ def show_certified(run: Run, require: Sequence[str] | None, verbose: bool) -> No
     series = content.series
     say(f"\n{content.title}", "bold")
     show_samples(run)
+    show_doubts(content)
     say("")
     show_compact(_table(series, content.radii_of(series)))
     say("")

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from shiftproof.cli.lines import show_compact, show_report_path, tell, tell_command
 from shiftproof.cli.measure import show_repeat
-from shiftproof.cli.next_steps import next_steps
 from shiftproof.cli.show import (
     STYLES,
     outcomes_now,
@@ -25,10 +24,8 @@ if TYPE_CHECKING:
     from shiftproof.report import Report
     from shiftproof.runs import Run
 
-__all__ = ["show_details", "show_end", "show_findings_short", "show_samples", "show_summary"]
+__all__ = ["show_details", "show_doubts", "show_end", "show_findings_short", "show_samples", "show_summary"]
 
-SEVERAL = 6
-"""Domains of one role that are named; of more, how many they are."""
 _VERDICTS = {"supported": "green", "contradicted": "red"}
 
 
@@ -38,7 +35,8 @@ def show_summary(run: Run, require: Sequence[str] | None, verbose: bool, more: S
     if verbose:
         show_details(content)
     say(f"\n{content.title}", "bold")
-    tell("tested", tested(run))
+    tell("tested", content.story.tested)
+    show_doubts(content)
     say("")
     if content.overview.rows:
         show_compact(content.overview.to_table())
@@ -51,7 +49,7 @@ def show_summary(run: Run, require: Sequence[str] | None, verbose: bool, more: S
     for sentence in content.story.holds:
         tell("holds", sentence, "green")
     for sentence in content.story.guaranteed:
-        tell("guaranteed", sentence, "green")
+        tell("logged" if run.imported else "guaranteed", sentence, "green")
     show_findings_short(content)
     for claim in content.claims:
         tell("claim", f"{claim.verdict}: {claim.id}, {claim.says}", _VERDICTS.get(claim.verdict, "yellow"))
@@ -60,12 +58,16 @@ def show_summary(run: Run, require: Sequence[str] | None, verbose: bool, more: S
     show_end(run, require)
 
 
+def show_doubts(content: Report) -> None:
+    """Why figures can't be trusted or checked, before any of them; that little was learned is a finding of its own."""
+    for sentence in content.doubts:
+        if not sentence.startswith("What follows says little"):
+            tell("doubt", sentence, STYLES["fail"])
+
+
 def show_findings_short(content: Report) -> None:
-    """Doubts, then failures and warnings in short, and how many checks passed."""
-    story, told = content.story, {one.code for one in content.story.suspicious}
-    # what only repeats a finding that follows is left to it
-    for sentence in content.doubts if "not-learned" not in told else ():
-        tell("doubt", sentence, STYLES["fail"])
+    """Failures and warnings in short, and how many checks passed."""
+    story = content.story
     for finding in story.suspicious:
         tell(finding.level, finding.message, STYLES[finding.level])
     if story.untold:
@@ -76,6 +78,8 @@ def show_findings_short(content: Report) -> None:
 
 def show_end(run: Run, require: Sequence[str] | None, takes_target: bool = True) -> None:
     """What to do next, what was required, and where the report is."""
+    from shiftproof.runs.next_steps import next_steps
+
     for step in next_steps(run, takes_target):
         if step.command:
             tell_command("next", step.command, step.text)
@@ -118,27 +122,3 @@ def show_samples(run: Run) -> None:
     for name, facts in run.samples.items():
         count = f"{facts['n']:,} sample{'s' if facts['n'] != 1 else ''}"
         tell("tested", f"{name}: {count} ({describe_samples(facts, next(iter(run.study.models)))})")
-
-
-def tested(run: Run) -> str:
-    """How many models on how many samples of which domains, and whether these were trained on."""
-    content = run.content()
-    counts = {name: facts["n"] for name, facts in run.samples.items()}
-    # an import says no parts
-    for one in run.evidence if not counts else ():
-        counts[one.domain] = max(len(one), counts.get(one.domain, 0))
-    places = [
-        _places([name for name in names if name in counts], counts, role)
-        for names, role in ((content.targets, "unseen"), (content.sources, "source"))
-        if any(name in counts for name in names)
-    ]
-    models, seeds = len(content.models), len(run.study.seeds or ())
-    who = f"{models} models" if models > 1 else next(iter(content.models))
-    trained = f", each trained with {seeds} seeds" if seeds > 1 else ""
-    return f"{who}{trained}, on {', '.join(places)}"
-
-
-def _places(names: Sequence[str], counts: dict[str, int], role: str) -> str:
-    if len(names) > SEVERAL:
-        return f"{sum(counts[name] for name in names):,} samples of {len(names)} domains ({role})"
-    return ", ".join(f"{name} ({role}, n = {counts[name]:,})" for name in names)

@@ -37,6 +37,7 @@ def command(
     workers: o.Workers = None,
     device: o.Device = "auto",
     verbose: o.Verbose = False,
+    no_images: o.NoImages = False,
     json: o.AsJson = False,
 ) -> None:
     """Train a model on the source domains and measure it on all; the same command continues where it was stopped.
@@ -60,14 +61,14 @@ def command(
     trained_before = path.is_file()
     note = "" if study.targets else no_target(prepared)
     asked_of_run: dict[str, Any] = {"require": require, "estimate": estimate, "workers": workers, "device": device}
-    run = measure(prepared, folder, **asked_of_run, json=json, note=note, junit=junit)
+    run = measure(prepared, folder, **asked_of_run, json=json, note=note, junit=junit, images=not no_images)
     if run is None:
         return
     if json:
         _show_json(run, path, require)
     else:
         show_summary(run, require, verbose, list(_kept(run, path, trained_before)))
-    finish(run, require, junit=junit)
+    finish(run, require, junit=junit, images=not no_images)
 
 
 def _kept(run: Run, path: Path, trained_before: bool) -> Iterator[tuple[str, str]]:

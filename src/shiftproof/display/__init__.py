@@ -2,15 +2,16 @@
 
 from shiftproof.display.chart import Chart
 from shiftproof.display.html import badge, figure, lines, panel, small, table
-from shiftproof.display.pictures import difference, png_of, strip, tile
+from shiftproof.display.pictures import amplify, pixels_of, png_of, strip, tile
 
 __all__ = [
     "Chart",
+    "amplify",
     "badge",
-    "difference",
     "figure",
     "lines",
     "panel",
+    "pixels_of",
     "png_of",
     "small",
     "strip",

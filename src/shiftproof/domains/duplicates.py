@@ -30,14 +30,15 @@ def duplicate_findings(domains: Domains, contents: Mapping[str, Sequence[Hashabl
             if content is not None:
                 places[content].setdefault((domain.name, int(part)), str(sample))
     leaks: dict[tuple[str, str], list[str]] = defaultdict(list)
+    quoted: dict[tuple[str, str], list[str]] = defaultdict(list)
     for found in places.values():
         for (first, sample), (second, other) in combinations(sorted(found.items()), 2):
             leaks[_between(first, second)].append(f"{sample} = {other}")
+            quoted[_between(first, second)] += [sample, other]
     for (where, names), examples in leaks.items():
         message = f"{len(examples)} identical {noun}s {where} in {names}: {some(examples)}"
-        yield Finding(
-            "fail" if where == "across domains" else "warn", "duplicates", message, {"pairs": examples[:_KEPT]}
-        )
+        told = {"pairs": examples[:_KEPT], "names": quoted[where, names][: 2 * _EXAMPLES]}
+        yield Finding("fail" if where == "across domains" else "warn", "duplicates", message, told)
     if not leaks:
         yield Finding("pass", "duplicates", f"no identical {noun} in two domains or in two parts of a domain")
 
@@ -54,14 +55,17 @@ def near_duplicate_findings(domains: Domains, texts: Mapping[str, Sequence[str]]
     numbers = {place: number for number, place in enumerate(dict.fromkeys(place for _, place in keys))}
     found = near_duplicates([text for text, _ in keys], np.array([numbers[place] for _, place in keys], np.int64))
     leaks: dict[tuple[str, str], list[str]] = defaultdict(list)
+    quoted: dict[tuple[str, str], list[str]] = defaultdict(list)
     for one, other in found.pairs.tolist():
         (text, place), (other_text, other_place) = keys[one], keys[other]
         if text != other_text and members[one][1] != members[other][1]:
             leaks[_between(place, other_place)].append(f"{members[one][0]} ~ {members[other][0]}")
+            quoted[_between(place, other_place)] += [members[one][0], members[other][0]]
     limits = "" if found.complete else f"; texts that share a sequence with more than {CROWDED} may not be compared"
     for (where, names), examples in leaks.items():
         message = f"{len(examples)} near-duplicate texts {where} in {names}: {some(examples)} ({RULE}{limits})"
-        yield Finding("warn", "near-duplicates", message, {"pairs": examples[:_KEPT]})
+        told = {"pairs": examples[:_KEPT], "names": quoted[where, names][: 2 * _EXAMPLES]}
+        yield Finding("warn", "near-duplicates", message, told)
     if not leaks:
         message = f"no near-duplicate texts in two domains or in two parts of a domain ({RULE}{limits})"
         yield Finding("pass", "near-duplicates", message)

@@ -147,7 +147,9 @@ def _hash_or_none(domain: Domain, index: int) -> str | None:
 def _unreadable_findings(domains: Domains, unreadable: dict[str, list[int]]) -> Iterable[Finding]:
     bad = [f"{name}: {domains[name].ids[i]}" for name, found in unreadable.items() for i in found]
     if bad:
-        yield Finding("fail", "unreadable", f"{_files(len(bad))} can't be read: {some(bad)}", {"files": bad})
+        names = [str(domains[name].ids[i]) for name, found in unreadable.items() for i in found]
+        message = f"{_files(len(bad))} can't be read: {some(bad)}"
+        yield Finding("fail", "unreadable", message, {"files": bad, "names": names})
     else:
         yield Finding("pass", "readable", "every sample can be read")
 
@@ -191,7 +193,7 @@ def _group_findings(domains: Domains) -> Iterable[Finding]:
         shared = sorted(groups & other_groups)
         if shared:
             message = f"{len(shared)} groups are in both {name!r} and {other!r}: {some(shared)}"
-            yield Finding("warn", "shared-groups", message)
+            yield Finding("warn", "shared-groups", message, {"names": shared})
 
 
 def _part_findings(summaries: list[DomainSummary]) -> Iterable[Finding]:

@@ -43,7 +43,8 @@ def text_findings(domains: Domains, texts: Mapping[str, Sequence[str]]) -> Itera
     ]
     if empty:
         count = "1 text has" if len(empty) == 1 else f"{len(empty)} texts have"
-        yield Finding("warn", "empty-texts", f"{count} no word: {some(empty)}", {"texts": empty})
+        names = [one.partition(": ")[2] for one in empty]
+        yield Finding("warn", "empty-texts", f"{count} no word: {some(empty)}", {"texts": empty, "names": names})
     labels: dict[str, dict[int, str]] = {}
     for domain in domains:
         for text, label, sample in zip(texts[domain.name], domain.labels.tolist(), domain.ids, strict=True):
@@ -51,7 +52,8 @@ def text_findings(domains: Domains, texts: Mapping[str, Sequence[str]]) -> Itera
     torn = [" and ".join(found.values()) for found in labels.values() if len(found) > 1]
     if torn:
         message = f"{len(torn)} texts have more than one label: {some(torn)}"
-        yield Finding("warn", "two-labels", message, {"texts": torn[:100]})
+        names = [one.partition(": ")[2] for found in labels.values() if len(found) > 1 for one in found.values()]
+        yield Finding("warn", "two-labels", message, {"texts": torn[:100], "names": names[:100]})
     yield from near_duplicate_findings(domains, texts)
 
 

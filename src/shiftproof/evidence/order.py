@@ -74,7 +74,8 @@ def _attacked_and_clean(part: Evidence, name: str) -> Iterator[Finding]:
             risen = [sample for sample, correct in after if correct and not right.get(sample, True)]
             if risen:
                 message = f"{name}: {len(risen)} samples are wrong as they are and right under {other.title}, such as"
-                yield Finding("fail", "sandwich-broken", f"{message} {risen[0]}", {"samples": len(risen)})
+                told = {"samples": len(risen), "names": [risen[0]]}
+                yield Finding("fail", "sandwich-broken", f"{message} {risen[0]}", told)
             else:
                 # an attack leaves alone what is wrong: that this holds is no news, that it does not would be
                 message = f"{name}: no sample is wrong as it is and right under {other.title}"
@@ -112,7 +113,7 @@ def _compared(held: Measurement, other: Measurement, name: str, title: str) -> I
                 f"{what}, such as {sample}"
             )
             level: Literal["warn", "fail"] = "fail" if broken.sum() > expected else "warn"
-            yield Finding(level, "sandwich-broken", message, {"samples": int(broken.sum())})
+            yield Finding(level, "sandwich-broken", message, {"samples": int(broken.sum()), "names": [str(sample)]})
         else:
             near = int(beyond.sum() - safe.sum())
             edge_text = f" ({near} more are too near the edge for so few votes)" if near else ""

@@ -242,4 +242,4 @@ def _words(measure: Measure) -> tuple[str, ...]:
     if measure.kind == "attacked":
         return (within, *([f"vote under {measure.noise}"] if measure.noise else []))
     name = measure.title.removeprefix(f"certified within {within}, ")
-    return within, f"{name}, imported" if measure.imported else name
+    return within, f"{name}, imported" if measure.imported and "imported" not in name else name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,9 +15,12 @@ from shiftproof.report.accuracy import AccuracyTable, ProbeTable, accuracy_table
 from shiftproof.report.certified import Series, nice_radii, series_of_evidence
 from shiftproof.report.claims.judge import ClaimOutcome, RequiredClaims
 from shiftproof.report.claims.published import PublishedRow
-from shiftproof.report.examples import Examples, read_examples
+from shiftproof.report.gallery.build import GalleryMaker
+from shiftproof.report.gallery.edited import EditedText, edited_texts
+from shiftproof.report.gallery.files import GalleryFile
 from shiftproof.report.measures import shared_rows
 from shiftproof.report.overview import Overview, overview_of
+from shiftproof.report.privacy import SampleNames
 from shiftproof.report.requirements import ComparedOutcome, Outcome
 from shiftproof.report.scores import ScoreTable, score_table
 from shiftproof.report.section import SECTIONS, Section
@@ -30,7 +33,7 @@ from shiftproof.report.sections.measures import SideBySide, side_by_side
 from shiftproof.report.sections.sweeps import Sweep
 from shiftproof.report.sections.verdict import score_verdict, verdict_of
 from shiftproof.report.shift import KnownDistance, ShiftSeries, shift_order, shift_series
-from shiftproof.report.story import Story, story_of
+from shiftproof.report.story import Step, Story, story_of
 from shiftproof.report.tables import Cell
 from shiftproof.types import Finding
 
@@ -44,7 +47,8 @@ class Report:
     Args:
         models: What each model is, in a few words.
         sheets: Files with pictures of samples, by domain.
-        texts: Files with samples that are texts, by domain.
+        galleries: Samples that are shown one by one, by domain.
+        names: What samples are called, and whether the page may show them.
         facts: How the run was made.
         labels: How many samples of each class every domain has.
         notes: Findings on data and models, from before anything was measured.
@@ -56,6 +60,7 @@ class Report:
         claims: What the study claims, and what evidence says of it.
         published: Published figures, with ours beside them.
         sweeps: Models that differ in one option.
+        steps: What to do next; called when the page is made, because it depends on what the report says.
     """
 
     title: str
@@ -73,11 +78,13 @@ class Report:
     outcomes: Sequence[Outcome | ComparedOutcome | RequiredClaims] = ()
     trained_here: bool = True
     radii: tuple[float, ...] = ()
-    texts: Mapping[str, Path] = field(default_factory=dict)
+    galleries: Mapping[str, GalleryFile] = field(default_factory=dict)
+    names: SampleNames = field(default_factory=SampleNames)
     distances: Sequence[KnownDistance] = ()
     claims: Sequence[ClaimOutcome] = ()
     published: Sequence[PublishedRow] = ()
     sweeps: Sequence[Sweep] = ()
+    steps: Callable[[], Sequence[Step]] = tuple
 
     @cached_property
     def sections(self) -> dict[str, Section]:
@@ -102,9 +109,14 @@ class Report:
         return score_table(self.evidence, self.sources, self.targets, self.seed)
 
     @cached_property
-    def examples(self) -> dict[str, Examples]:
-        """Texts of every domain, where samples are texts."""
-        return {name: read_examples(path) for name, path in self.texts.items()}
+    def gallery_maker(self) -> GalleryMaker:
+        """What puts the samples that are shown and evidence together."""
+        return GalleryMaker(self.galleries, self.evidence, self.classes, self.targets, self.names)
+
+    @cached_property
+    def edited_texts(self) -> list[EditedText]:
+        """Texts of the gallery that an attack has overturned."""
+        return list(edited_texts(self.gallery_maker))
 
     @cached_property
     def probe_tables(self) -> list[ProbeTable]:
@@ -209,7 +221,8 @@ class Report:
             *shift_order(self.around),
             *self.notes,
         ]
-        return sorted(findings, key=lambda one: ("fail", "warn", "pass").index(one.level))
+        named = map(self.names.finding, findings)
+        return sorted(named, key=lambda one: ("fail", "warn", "pass").index(one.level))
 
     @cached_property
     def _imported(self) -> bool:

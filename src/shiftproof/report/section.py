@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftproof.catalogue import Catalogue
 from shiftproof.display.chart import Chart
+from shiftproof.report.gallery.block import Gallery
 from shiftproof.report.tables import Table
-from shiftproof.report.word_diff import Piece
 
 if TYPE_CHECKING:
     from shiftproof.report.report import Report
 
-__all__ = ["SECTIONS", "Badge", "Badges", "Block", "Card", "Facts", "Image", "Images", "Section", "Text", "Texts"]
+__all__ = ["SECTIONS", "Badge", "Badges", "Block", "Card", "Facts", "Image", "Images", "Section"]
 
 
 @dataclass(frozen=True)
@@ -75,23 +75,6 @@ class Images:
 
 
 @dataclass(frozen=True)
-class Text:
-    """A text in pieces, of which some were deleted or inserted, with what is written below it."""
-
-    pieces: Sequence[Piece]
-    caption: str
-
-
-@dataclass(frozen=True)
-class Texts:
-    """Texts, one below the other."""
-
-    kind: ClassVar[str] = "texts"
-
-    texts: Sequence[Text]
-
-
-@dataclass(frozen=True)
 class Facts:
     """Names with values, one below the other."""
 
@@ -100,7 +83,7 @@ class Facts:
     facts: Mapping[str, str]
 
 
-Block = Table | Chart | Badges | Images | Texts | Facts
+Block = Table | Chart | Badges | Images | Gallery | Facts
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,24 @@ from shiftproof.types import Finding
 if TYPE_CHECKING:
     from shiftproof.report.report import Report
 
-__all__ = ["Story", "story_of"]
+__all__ = ["Step", "Story", "story_of"]
 
 MOST = 6
 """Findings that are told one by one."""
 ALIKE = 2
 """Of more findings than this with one code, the first is told for all."""
+SEVERAL = 6
+"""Domains of one role that are named; of more, how many they are."""
 NAMED = 4
 """Models that are named; of more, how many they are."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What to do, in a sentence; with a command, what the command does."""
+
+    text: str
+    command: str = ""
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,7 @@ class Story:
     """Sentences, and findings in short.
 
     Args:
+        tested: How many models on how many samples of which domains.
         holds: What is not measurably worse on a target.
         guaranteed: What certificates promise.
         suspicious: Failures and warnings, failures first, as many as a reader takes in.
@@ -38,6 +49,7 @@ class Story:
         passed: How many checks passed.
     """
 
+    tested: str
     holds: list[str]
     guaranteed: list[str]
     suspicious: list[Finding]
@@ -51,7 +63,30 @@ def story_of(report: Report) -> Story:
     passed = sum(one.level == "pass" for one in report.findings)
     overview = report.overview
     guaranteed = [*_guaranteed(overview), *report.around_verdict]
-    return Story(list(_holds(overview)), guaranteed, told[:MOST], len(told[MOST:]), passed)
+    return Story(_tested(report), list(_holds(overview)), guaranteed, told[:MOST], len(told[MOST:]), passed)
+
+
+def _tested(report: Report) -> str:
+    """How many models on how many samples of which domains, and whether these were trained on."""
+    counts: dict[str, int] = {}
+    for one in report.evidence:
+        # every probe takes the first of one order
+        counts[one.domain] = max(len(one), counts.get(one.domain, 0))
+    places = [
+        _places([name for name in names if name in counts], counts, role)
+        for names, role in ((report.targets, "unseen"), (report.sources, "source"))
+        if any(name in counts for name in names)
+    ]
+    models, seeds = len(report.models), len([one for one in report.evidence.distinct("train_seed") if one is not None])
+    who = f"{models} models" if models > 1 else next(iter(report.models), "a model")
+    trained = f", each trained with {seeds} seeds" if seeds > 1 else ""
+    return f"{who}{trained}, on {', '.join(places)}"
+
+
+def _places(names: Sequence[str], counts: dict[str, int], role: str) -> str:
+    if len(names) > SEVERAL:
+        return f"{sum(counts[name] for name in names):,} samples of {len(names)} domains ({role})"
+    return ", ".join(f"{name} ({role}, n = {counts[name]:,})" for name in names)
 
 
 def _short(report: Report) -> Iterator[Finding]:

@@ -69,6 +69,7 @@ def audit(
     budget: str | None = None,
     require: Sequence[str] = (),
     strict: bool = False,
+    images: bool = True,
     out: Path | str | None = None,
     name: str = "model",
     seed: int | None = None,
@@ -98,6 +99,7 @@ def audit(
         budget: How much time there is ("20m"); decides how hard every question is asked.
         require: Texts such as "clean>=0.8", judged in `run.outcomes` and in the report.
         strict: Whether anything odd about the data is an error.
+        images: Whether the report may show samples; if not, it has no picture, no text, and ids are keyed hashes.
         seed: Keys the noise; without it one is drawn for the run and kept in its record.
 
     >>> run = audit(model, sources, target, budget="5m")  # doctest: +SKIP
@@ -126,7 +128,7 @@ def audit(
         questions = questions_of(asked_threats, asked, corruptions, severities, also)
         running: dict[str, Any] = {"workers": workers, "progress": progress, "require": requirements}
         planned = plan_audit(prepared, questions, out, strict=strict, **running)
-        return run_study(planned, **running)
+        return run_study(planned, **running, images=images)
 
 
 def _check_arguments(

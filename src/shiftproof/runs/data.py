@@ -235,4 +235,4 @@ def _target_findings(target: Domain, sources: Domains) -> Iterator[Finding]:
     shared = {g for source in sources if source.groups is not None for g in source.groups} & set(groups)
     if shared:
         message = f"{len(shared)} groups of {name} are in a source too, such as {min(shared)}: {name} is not all unseen"
-        yield Finding("warn", "shared-groups", message)
+        yield Finding("warn", "shared-groups", message, {"names": [min(shared)]})

@@ -20,21 +20,21 @@ from shiftproof.execution import Mode, as_list, check_running, check_writable, o
 from shiftproof.models.behaviour import behaviour_of, difference
 from shiftproof.models.files import fingerprint
 from shiftproof.probes import Probe, run_probe
-from shiftproof.report.gallery import contact_sheet
+from shiftproof.report.gallery.sheet import contact_sheet
 from shiftproof.report.requirements import Requirement
 from shiftproof.runs.cells import run_cells
 from shiftproof.runs.copies import copies_of_training
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.derived import Models, derived_findings
 from shiftproof.runs.examine import examine_models
-from shiftproof.runs.examples import write_text_examples
+from shiftproof.runs.gallery import write_galleries
 from shiftproof.runs.model_spec import Member
 from shiftproof.runs.models import check_cards, hash_cards, kept_copy, load_trained, model_file, train_to_file
 from shiftproof.runs.plan import Planned, plan_run
 from shiftproof.runs.prepare import Prepared
 from shiftproof.runs.pretraining import first_alike
 from shiftproof.runs.record import continue_record, new_record, write_record
-from shiftproof.runs.run import Run, sheet_path, texts_path
+from shiftproof.runs.run import Run, sheet_path
 from shiftproof.runs.samples import known_of_samples
 from shiftproof.runs.spec import Study
 from shiftproof.training.machine import find_device, math_threads
@@ -55,13 +55,15 @@ def run_study(
     require: Sequence[Requirement | str] = (),
     radii: Sequence[float] = (),
     strict: bool = False,
+    images: bool = True,
     command: str = "",
 ) -> Run:
     """Train what is not trained and measure what is not measured; the same call continues a run that was killed.
 
     `study` is a study, the name of one, or the path of a YAML file. What is asked of the numbers (`require`), and which
     `radii` tables show, may change from call to call: the numbers do not. With `strict`, anything odd about the data is
-    an error. `command` is what was typed, for whoever finds the run unfinished.
+    an error. Without `images`, pictures and texts of samples are neither kept nor shown, and the report hashes their
+    ids. `command` is what was typed, for whoever finds the run unfinished.
     """
     find_device(device)
     check_running(workers, progress)
@@ -73,7 +75,7 @@ def run_study(
     check_writable(planned.folder)
     with only_one(planned.folder):
         record = _open_folder(planned, command)
-        record |= _asked_of_numbers(record, require, radii)
+        record |= _asked_of_numbers(record, require, radii) | {"images": images}
         return _fill_folder(planned, record, workers, device, progress)
 
 
@@ -138,15 +140,17 @@ def _fill_folder(planned: Planned, record: dict[str, Any], workers: int, device:
     record["selected"] = {member.key: card.get("selection") for member, (_, card) in models.items()}
     record["findings"] = [asdict(one) for one in findings]
     write_record(folder, record)
-    for domain in data.measured:
-        if len(domain.shape) == 3:
-            write_atomically(sheet_path(folder, domain.name), contact_sheet(domain))
+    _write_sheets(folder, data, wanted=record["images"])
     _measure_cells(planned, record, models, workers, progress)
     evidence = Evidence.concat(
         _measure(planned, record, workers, progress, model, member) for member, (model, _) in models.items()
     )
-    if data.sources.kind == "text":
-        _write_texts(planned, models, evidence)
+    first: dict[str, nn.Module] = {}
+    for member, (model, _) in models.items():
+        first.setdefault(member.name, model)
+    # as in the workers that measured: with more threads sums are rounded otherwise
+    with math_threads(1):
+        write_galleries(folder, study, data, first, evidence, contents=record["images"])
     if "finished" not in record:
         # from now on, what is missing was removed
         record["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
@@ -154,14 +158,13 @@ def _fill_folder(planned: Planned, record: dict[str, Any], workers: int, device:
     return Run(folder, study, record, evidence)
 
 
-def _write_texts(planned: Planned, models: Models, evidence: Evidence) -> None:
-    """Texts for the report; of a model that was trained with several seeds, those that the first overturns."""
-    study, first = planned.study, dict[str, tuple[nn.Module, int]]()
-    for member, (model, _) in models.items():
-        first.setdefault(member.name, (model, study.seed if member.seed is None else member.seed))
-    shown = Evidence([one for one in evidence if one.fact("train_seed") in (None, *(study.seeds or ())[:1])])
-    for domain in planned.prepared.data.measured:
-        write_text_examples(texts_path(planned.folder, domain.name), domain, first, study.all_probes, shown)
+def _write_sheets(folder: Path, data: StudyData, wanted: bool) -> None:
+    """Draw the first samples of every domain of images; where nobody wants to see them, none stay."""
+    for domain in data.measured:
+        if not wanted:
+            sheet_path(folder, domain.name).unlink(missing_ok=True)
+        elif len(domain.shape) == 3:
+            write_atomically(sheet_path(folder, domain.name), contact_sheet(domain))
 
 
 def _train_cells(planned: Planned, threads: int, workers: int, device: str, progress: Mode) -> None:

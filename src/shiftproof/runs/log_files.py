@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 
+import numpy as np
+
 from shiftproof.certification.imported import NOT_STATED
 from shiftproof.certification.logs import Log, write
 from shiftproof.evidence import Evidence, Measurement, slug
@@ -13,8 +15,8 @@ from shiftproof.perturbations.edits import readable_radii
 __all__ = ["certificate_logs"]
 
 
-def certificate_logs(evidence: Evidence) -> dict[str, bytes]:
-    """The logs of all certificates, by path inside a run's folder.
+def certificate_logs(evidence: Evidence, *, named: bool = True) -> dict[str, bytes]:
+    """The logs of all certificates, by path inside a run's folder; unless `named`, samples are counted from 0.
 
     What an unsound rule claims is left out: it would be taken for certified there.
     """
@@ -25,7 +27,8 @@ def certificate_logs(evidence: Evidence) -> dict[str, bytes]:
         # certificates of one title may differ in options that it does not tell, such as when votes stop
         own = f" {hashlib.sha256(one.setting.encode()).hexdigest()[:8]}" if shared[_name(one)] > 1 else ""
         radii = readable_radii(one["radius"], str(one.fact("norm")))
-        log = Log(one["id"], one["label"], one["prediction"], radii)
+        ids = one["id"] if named else np.arange(len(one)).astype(str).astype(object)
+        log = Log(ids, one["label"], one["prediction"], radii)
         logs[f"logs/{slug(_name(one) + own)}.tsv"] = write(log).encode()
     return logs
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from shiftproof.errors import DataError, UsageError
 from shiftproof.execution import read_json, write_json
-from shiftproof.rng import fresh_seed
+from shiftproof.rng import fresh_key, fresh_seed
 from shiftproof.runs.cells import cell_threads
 from shiftproof.runs.environment import environment
 from shiftproof.runs.identity import digest
@@ -60,6 +60,8 @@ def new_record(prepared: Prepared, identity: dict[str, Any], command: str = "") 
         "protocol": PROTOCOL,
         "parts": {domain.name: data.part(domain.name) for domain in data.domains},
         "left_out": {name: list(ids) for name, ids in data.left_out.items()},
+        # what a page without samples hashes their ids with
+        "id_key": fresh_key(),
         "noise_seed": fresh_seed() if prepared.seed is None else prepared.seed,
         "fingerprints": {"data": {domain.name: domain.fingerprint for domain in data.domains}, "weights": {}},
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -83,7 +85,8 @@ def continue_record(folder: Path) -> dict[str, Any]:
     now = environment()
     later = [] if now in [before["environment"], *before["later_environments"]] else [now]
     kept = before if "seal" in before else {key: value for key, value in before.items() if key != "examined"}
-    return {**kept, "later_environments": [*before["later_environments"], *later]}
+    # runs of before have no key
+    return {"id_key": fresh_key(), **kept, "later_environments": [*before["later_environments"], *later]}
 
 
 def write_record(folder: Path, record: Mapping[str, Any]) -> None:

@@ -125,6 +125,8 @@ class _Record(_Entry):
     examined: list[_Finding] = []
     require: list[str] = []
     radii: list[float] = []
+    images: bool = True
+    id_key: str = ""
     imported: _Imported | None = None
     started: str = ""
     finished: str = ""

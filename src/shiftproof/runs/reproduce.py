@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.errors import ModelError
-from shiftproof.evidence import slug
+from shiftproof.evidence import Evidence, slug
 from shiftproof.execution import write_atomically
 from shiftproof.execution.progress import duration
 from shiftproof.models import read_card
@@ -17,7 +17,7 @@ from shiftproof.runs.models import model_file
 from shiftproof.runs.spec import Study
 from shiftproof.runs.study_files import list_studies
 
-__all__ = ["write_reproduction"]
+__all__ = ["compute_words", "write_reproduction"]
 
 
 def write_reproduction(report: Report, study: Study, record: Mapping[str, Any], folder: Path, out: Path) -> list[Path]:
@@ -26,7 +26,9 @@ def write_reproduction(report: Report, study: Study, record: Mapping[str, Any], 
     name = slug(study.name)
     remarks = out / f"{name}.remarks.md"
     text = remarks.read_text() if remarks.is_file() else ""
-    files = reproduction_files(report, name, _command(study, record), _compute(report, study, record, folder), text)
+    files = reproduction_files(
+        report, name, _command(study, record), compute_words(report.evidence, study, record, folder), text
+    )
     for name, content in files.items():
         write_atomically(out / name, content)
     return [out / name for name in files]
@@ -41,7 +43,7 @@ def _command(study: Study, record: Mapping[str, Any]) -> str:
     return f"make reproduce STUDY={study.name}" if study.name in list_studies() and not changed else typed
 
 
-def _compute(report: Report, study: Study, record: Mapping[str, Any], folder: Path) -> str:
+def compute_words(evidence: Evidence, study: Study, record: Mapping[str, Any], folder: Path) -> str:
     """What it took, by the clocks of training and of every measurement."""
     trained = 0.0
     for member in study.members:
@@ -49,7 +51,7 @@ def _compute(report: Report, study: Study, record: Mapping[str, Any], folder: Pa
             trained += float(read_card(model_file(folder, study, member)).get("seconds", 0.0))
         except ModelError:
             continue
-    measured = sum(float(one["seconds"].sum()) for one in report.evidence if "seconds" in one)
+    measured = sum(float(one["seconds"].sum()) for one in evidence if "seconds" in one)
     threads = int(record.get("cell_threads", record["environment"]["threads"]))
     cap = f"; the study's cap is {study.cap}" if study.cap else ""
     models = f"{len(study.members)} models ({len(study.models)} settings{_seeds(study)})"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from pathlib import PurePath, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from shiftproof.errors import UnknownName
 from shiftproof.evidence import slug
 from shiftproof.report import Report
+from shiftproof.report.privacy import short_command, short_source
 from shiftproof.report.robustness_card import CardFacts, card_text, report_of_model
 from shiftproof.runs.spec import Study
 
@@ -52,10 +51,10 @@ def _facts(
     measured = report.evidence.where(model=model).distinct("domain")
     packages = record["environment"]["packages"]
     reproduce = {
-        **({"command": without_folders(command)} if command else {}),
+        **({"command": short_command(command)} if command else {}),
         "run": f"{study.name}, hash {record['hash']}",
         **({"date": report.facts["date"]} if "date" in report.facts else {}),
-        "model": without_folders(str(report.facts.get(f"model {model}", ""))),
+        "model": str(report.facts.get(f"model {model}", "")),
         **{f"weights{f' of {key}' if len(weights) > 1 else ''}": value for key, value in weights.items()},
         **{f"data, {name}": str(value) for name, value in record["fingerprints"]["data"].items()},
         "measured by": str(report.facts.get("measured by", "")),
@@ -64,7 +63,7 @@ def _facts(
         ),
     }
     return CardFacts(
-        data=without_folders(study.data.source),
+        data=short_source(study.data.source),
         task=_task(report, record),
         samples={name: _sample_facts(one, model) for name, one in samples.items() if name in measured},
         reproduce={name: value for name, value in reproduce.items() if value},
@@ -79,22 +78,8 @@ def _sample_facts(known: Mapping[str, Any], model: str) -> dict[str, Any]:
 
 
 def _task(report: Report, record: Mapping[str, Any]) -> str:
-    """What hubs call the task; runs of before do not say what their inputs are, but keep texts in files."""
-    kind = record.get("kind") or ("text" if report.texts else "image")
+    """What hubs call the task; runs of before do not say what their inputs are, but only texts have words to edit."""
+    kind = record.get("kind") or ("text" if "edits" in report.evidence.distinct("norm") else "image")
     if not report.classes:
         return "sentence-similarity" if kind == "text" else "other"
     return f"{kind}-classification"
-
-
-def without_folders(text: str) -> str:
-    """A text in which paths of a machine are cut to their last part: a card is for others to read.
-
-    >>> without_folders("shiftproof audit --data folder:/home/me/my-images --out=C:\\\\runs\\\\one")
-    'shiftproof audit --data folder:my-images --out=one'
-    """
-    return re.sub(r"(?<![\w.])(?:~|[A-Za-z]:)?[/\\][^\s'\",;:]*", lambda found: _last_part(found[0]), text)
-
-
-def _last_part(path: str) -> str:
-    kind: type[PurePath] = PureWindowsPath if "\\" in path else PurePosixPath
-    return kind(path).name or path

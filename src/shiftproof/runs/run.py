@@ -19,8 +19,10 @@ from shiftproof.models.heads import Head
 from shiftproof.probes import Probe
 from shiftproof.report import Report, write_report
 from shiftproof.report.claims import ClaimOutcome, RequiredClaims, beside_published, judge_claims, require_claims
+from shiftproof.report.gallery.files import GalleryFile, gallery_path, read_gallery
 from shiftproof.report.junit import claim_cases, finding_cases, junit_xml, outcome_cases
 from shiftproof.report.page import FORMATS, render_page
+from shiftproof.report.privacy import SampleNames, short_command, short_source
 from shiftproof.report.requirements import CLAIMS, Outcome, Requirement
 from shiftproof.report.robustness_chart import robustness_chart
 from shiftproof.runs.absent import Absent, Recorded, sentence_of
@@ -28,17 +30,18 @@ from shiftproof.runs.distances import read_distances
 from shiftproof.runs.imported import ImportedData, ImportedProbe, describe_imported
 from shiftproof.runs.log_files import certificate_logs
 from shiftproof.runs.model_spec import Member
+from shiftproof.runs.next_steps import next_steps
 from shiftproof.runs.not_run import read_not_run, times_of
 from shiftproof.runs.notebook import run_html
 from shiftproof.runs.record import read_record
-from shiftproof.runs.reproduce import write_reproduction
+from shiftproof.runs.reproduce import compute_words, write_reproduction
 from shiftproof.runs.robustness_cards import robustness_cards
 from shiftproof.runs.spec import Study
 from shiftproof.runs.study_files import validated
 from shiftproof.runs.swept import sweeps_of
 from shiftproof.types import Finding
 
-__all__ = ["Run", "describe", "open_run", "sheet_path", "texts_path"]
+__all__ = ["Run", "describe", "open_run", "sheet_path"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,7 +70,7 @@ class Run:
     def card(self, path: Path | str | None = None, *, model: str | None = None) -> Path:
         """Write the robustness card of a model, a README for a model hub; returns where.
 
-        Of a run with several models say which; `export(["card"])` writes one for each.
+        Of a run with several models say which; `export(["card"])` writes one for each. A card names no sample.
         """
         names = self.evidence.distinct("model")
         if model is None and len(names) > 1:
@@ -75,44 +78,54 @@ class Run:
                 f"the run has {len(names)} models ({', '.join(names)}), and a card is of one: "
                 f"run.card(model={names[0]!r}), or run.export(['card']) for one card each"
             )
-        ((name, text),) = robustness_cards(self.content(), self.study, self.record, self.samples, model).items()
+        ((name, text),) = robustness_cards(
+            self.content(images=False), self.study, self.record, self.samples, model
+        ).items()
         where = self.folder / name if path is None else as_path("the file of the card", path)
         write_atomically(where, text.encode())
         return where
 
-    def report(self, path: Path | str | None = None) -> Path:
-        """Write the report as one HTML page, to `path` or into the run's folder; returns where."""
+    def report(self, path: Path | str | None = None, *, images: bool = True) -> Path:
+        """Write the report as one HTML page, to `path` or into the run's folder; returns where.
+
+        Without `images` it shows no sample: no picture, no text, and ids as keyed hashes.
+        """
         where = self.folder / "report.html" if path is None else Path(path)
-        write_atomically(where, render_page(self.content()).encode())
+        write_atomically(where, render_page(self.content(images)).encode())
         return where
 
     def export(
-        self, formats: Sequence[str] = FORMATS, folder: Path | None = None, *, model: str | None = None
+        self,
+        formats: Sequence[str] = FORMATS,
+        folder: Path | None = None,
+        *,
+        images: bool = True,
+        model: str | None = None,
     ) -> list[Path]:
         """Write the page, tables and figures below `folder` or the run's own; returns their paths, the page first.
 
-        Beside them go logs of certificates in the form that other tools read, logs/*.tsv. `model` is whose robustness
-        card is written; of all, unless told.
+        Beside them go logs of certificates in the form that other tools read, logs/*.tsv. Without `images`, none of
+        them shows a sample or names one. `model` is whose robustness card is written; of all, unless told.
         """
-        where, cards = folder or self.folder, dict[str, str]()
+        where, content, cards = folder or self.folder, self.content(images), dict[str, str]()
         if "card" in formats:
             # a model that there is not is refused before anything is written
-            cards = robustness_cards(self.content(), self.study, self.record, self.samples, model)
-        written = write_report(self.content(), where, formats)
+            cards = robustness_cards(self.content(images=False), self.study, self.record, self.samples, model)
+        written = write_report(content, where, formats)
         for name, text in cards.items():
             write_atomically(where / name, text.encode())
             written.append(where / name)
         if "reproduction" in formats:
-            written += write_reproduction(self.content(), self.study, self.record, self.folder, where)
+            written += write_reproduction(content, self.study, self.record, self.folder, where)
         if "junit" in formats:
-            write_atomically(where / "junit.xml", self.junit())
+            write_atomically(where / "junit.xml", self.junit(images=images))
             written.append(where / "junit.xml")
-        of_tables = set(formats) - {"card", "junit", "reproduction"}
-        for name, content in certificate_logs(self.evidence).items() if of_tables else ():
-            write_atomically(where / name, content)
+        logs = certificate_logs(self.evidence, named=not content.names.private)
+        for name, log in logs.items() if set(formats) - {"card", "junit", "reproduction"} else ():
+            write_atomically(where / name, log)
         return written
 
-    def junit(self, outcomes: Sequence[Outcome | RequiredClaims] | None = None) -> bytes:
+    def junit(self, outcomes: Sequence[Outcome | RequiredClaims] | None = None, *, images: bool = True) -> bytes:
         """Requirements and findings as JUnit XML, for continuous integration; claims too where they are required.
 
         `outcomes` are those that count; all that calls have required, unless told.
@@ -122,7 +135,7 @@ class Run:
         cases = [
             *outcome_cases(judged),
             *(claim_cases(self.claims) if required else ()),
-            *finding_cases(self.findings),
+            *finding_cases(self.content(images).findings),
         ]
         return junit_xml(self.study.name, cases)
 
@@ -193,12 +206,23 @@ class Run:
         ]
         return of_models + [require_claims(one.text, self.claims) for one in required if one.metric == CLAIMS]
 
-    def content(self) -> Report:
-        """What the report says; its numbers are computed once."""
-        return self._content
+    def content(self, images: bool = True) -> Report:
+        """What the report says; its numbers are computed once.
+
+        Without `images`, or if the run was made without them, it shows no sample.
+        """
+        if images and self.record.get("images", True):
+            return self._content
+        # of runs of before there is no key, and what is hashed without one could be guessed
+        private = SampleNames(True, str(self.record.get("id_key") or ""))
+        return replace(self._content, sheets={}, names=private)
 
     def _absent_notes(self) -> list[Finding]:
         return [Finding("warn", "not-installed", self.absent)] if self.absent else []
+
+    def _galleries(self, domains: Sequence[str]) -> dict[str, GalleryFile]:
+        paths = {name: gallery_path(self.folder, name) for name in domains}
+        return {name: read_gallery(path) for name, path in paths.items() if path.is_file()}
 
     @cached_property
     def _content(self) -> Report:
@@ -212,7 +236,7 @@ class Run:
             # runs of before have no date
             **({"date": str(record["started"]).replace("T", " ")} if "started" in record else {}),
             "study": f"{study.name}, {_seeds(study)}{_noise(study, record)}, hash {record['hash']}",
-            "data": f"{study.data.source}; {_roles(study, record['sources'])}",
+            "data": f"{short_source(study.data.source)}; {_roles(study, record['sources'])}",
             **_files(record),
             **{
                 f"model {name}": _describe(config, [record["selected"].get(m.key) for m in members if m.name == name])
@@ -223,11 +247,12 @@ class Run:
             "measured by": "; ".join(map(describe, study.all_probes)),
             "measured": _which(study, self.samples),
             "split": record["protocol"]["split"],
+            "took": compute_words(self.evidence, study, record, self.folder),
+            "run again": _again(study, record),
             "computed with": f"Python {record['environment']['python']}, {packages}",
             "on": machine,
         }
         sheets = {name: sheet_path(self.folder, name) for name in names}
-        texts = {name: texts_path(self.folder, name) for name in names}
         return Report(
             title=study.title or study.name,
             about=study.about,
@@ -237,7 +262,7 @@ class Run:
             classes=tuple(record["classes"]),
             evidence=self.evidence,
             sheets={name: path for name, path in sheets.items() if path.is_file()},
-            texts={name: path for name, path in texts.items() if path.is_file()},
+            galleries=self._galleries(names),
             facts=facts,
             labels=record["labels"],
             notes=[*self._absent_notes(), *(Finding(**finding) for finding in record["findings"])],
@@ -250,6 +275,7 @@ class Run:
                 self.evidence, study.published, study.only_target, times_of(read_not_run(self.folder))
             ),
             sweeps=sweeps_of(study),
+            steps=lambda: next_steps(self),
             trained_here=all(spec.train for spec in study.models.values()),
         )
 
@@ -307,11 +333,6 @@ def sheet_path(folder: Path, domain: str) -> Path:
     return folder / "figures" / f"samples-{slug(domain)}.png"
 
 
-def texts_path(folder: Path, domain: str) -> Path:
-    """Where a run keeps a few of a domain's texts, and what an attack made of some."""
-    return folder / "figures" / f"samples-{slug(domain)}.json"
-
-
 def describe(method: Method) -> str:
     """A method with its numbers and what it was told: how hard an attack tried, how many votes a certificate has."""
     if isinstance(method, ImportedProbe):
@@ -358,6 +379,16 @@ def _seeds(study: Study) -> str:
     return f"seed {study.seed}" if study.seeds is None else f"seeds {', '.join(map(str, study.seeds))}"
 
 
+def _again(study: Study, record: Mapping[str, Any]) -> str:
+    """The command that makes the run again, with the seed that was drawn for its noise."""
+    typed = str(record.get("command") or "")
+    if not typed:
+        return f"made in Python; run.json holds the study {study.name!r} with all that was asked"
+    drawn = not study.trains and "seed" not in study.model_fields_set and "noise_seed" in record
+    seed = f" --seed {record['noise_seed']}" if drawn and not isinstance(study.data, ImportedData) else ""
+    return f"{short_command(typed)}{seed}"
+
+
 def _noise(study: Study, record: dict[str, Any]) -> str:
     """The seed of noise, where it is not the study's."""
     own = any(not spec.train for spec in study.models.values()) and not isinstance(study.data, ImportedData)
@@ -388,13 +419,13 @@ def _short(value: Any) -> str:
 def _describe(config: dict[str, Any], selected: Sequence[dict[str, Any] | None]) -> str:
     kept = [one for one in selected if one is not None]
     if not config.get("train", True) or not kept:
-        return f"{config['model']['name']}, as it is"
+        return f"{short_source(config['model']['name'])}, as it is"
     usual = options_of(Head)
     options = {k: v for k, v in config["model"].items() if k != "name" and (k not in usual or v != usual[k])}
-    network = ", ".join([config["model"]["name"], *(f"{k}={v}" for k, v in options.items())])
+    network = ", ".join([short_source(config["model"]["name"]), *(f"{k}={v}" for k, v in options.items())])
     first = config.get("pretrain")
     steps = ", ".join(str(one["step"]) for one in kept)
-    before = f"; pre-trained on {first['data']['name']}: {_describe_training(first)}" if first else ""
+    before = f"; pre-trained on {short_source(first['data']['name'])}: {_describe_training(first)}" if first else ""
     return f"{network}{before}; {_describe_training(config)}; kept step {steps} by {kept[0]['rule']}"
 
 

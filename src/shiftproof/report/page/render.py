@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["render_page"]
 
-STYLES, SCRIPTS = ("style.css",), ("page.js",)
+STYLES, SCRIPTS = ("style.css", "gallery.css"), ("page.js", "gallery.js")
 """Files of this folder that are put into the page, in this order."""
 
 

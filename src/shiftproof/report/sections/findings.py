@@ -9,6 +9,7 @@ from statistics import mean
 from shiftproof.evidence import seen_note, worst_seen
 from shiftproof.perturbations.threat import size_text
 from shiftproof.report.accuracy import AccuracyRow, AccuracyTable
+from shiftproof.report.advice import advice_on
 from shiftproof.report.certified import Series
 from shiftproof.report.estimates import gap
 from shiftproof.report.scores import ScoreTable
@@ -53,7 +54,16 @@ class Findings(Section):
 
     def cards(self) -> list[Card]:
         """One line a finding, failures first."""
-        return [Card([Badges([Badge(one.level, one.level, f"{one.message}.") for one in self.report.findings])])]
+        return [Card([Badges(list(self._badges()))])]
+
+    def _badges(self) -> Iterator[Badge]:
+        """What was found; below the first of several alike stands what it means and what to do."""
+        told = set[str]()
+        for one in self.report.findings:
+            advice = advice_on(one)
+            below = "" if advice is None or str(advice) in told else str(advice)
+            told.add(below)
+            yield Badge(one.level, one.level, f"{one.message}.", below)
 
     def to_json(self) -> list[dict[str, str]]:
         """Level, code and message of each."""

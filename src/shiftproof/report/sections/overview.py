@@ -13,7 +13,7 @@ class OverviewTable(Section):
     """Clean, attacked, corrupted and certified where the model is shipped to, one line a model."""
 
     title = "Every model in one line"
-    order = 210
+    order = 70
 
     def applies(self) -> bool:
         """Whether anything of the kind was measured."""

@@ -15,7 +15,7 @@ class Requirements(Section):
     """What was required of the run, and whether it is met."""
 
     title = "What was required"
-    order = 100
+    order = 40
 
     def applies(self) -> bool:
         """Whether anything was required."""

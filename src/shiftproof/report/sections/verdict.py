@@ -13,9 +13,11 @@ from shiftproof.evidence import Evidence, seen_note
 from shiftproof.perturbations.threat import size_text
 from shiftproof.report.estimates import ratio_difference, repeats_in
 from shiftproof.report.measures import Measure, measures_of
+from shiftproof.report.privacy import short_command
 from shiftproof.report.scores import ScoreRow, ScoreTable
-from shiftproof.report.section import SECTIONS, Card, Section
+from shiftproof.report.section import SECTIONS, Badge, Badges, Card, Facts, Section
 from shiftproof.report.sections.corrupted import corrupted_of
+from shiftproof.report.story import Step
 from shiftproof.types import Estimate
 
 __all__ = ["Verdict", "score_verdict", "verdict_of"]
@@ -30,20 +32,35 @@ FEW = 10
 class Verdict(Section):
     """What is right, what survives and what is guaranteed, here and where you ship to, in plain words."""
 
-    title = "In plain words"
-    order = 200
+    title = "In short"
+    order = 60
 
     def applies(self) -> bool:
-        """Whether more than accuracy was measured, or numbers, of one or two models: of many, tables say it better."""
-        return len(self.report.models) <= 2 and bool(self.report.verdict)
+        """Whether anything was measured of which a sentence can be said."""
+        return bool(self.report.verdict or self.report.overview.rows)
 
     def cards(self) -> list[Card]:
-        """A paragraph for each model."""
-        return [Card(lead=self.report.verdict)]
+        """A paragraph for each of one or two models, of more none: the table says it better; then the story in short."""
+        report, story = self.report, self.report.story
+        lead = report.verdict if len(report.models) <= 2 else report.doubts
+        told = {"tested": [story.tested], "holds": story.holds, "guaranteed": story.guaranteed}
+        facts = Facts({name: "; ".join(some) for name, some in told.items() if some})
+        badges = [Badge(one.level, one.level, f"{one.message}.") for one in story.suspicious]
+        if story.untold:
+            badges.append(Badge("warn", "more", f"{story.untold} more kinds of findings stand below."))
+        if story.passed:
+            checks = f"{story.passed} check{'s' if story.passed != 1 else ''} passed."
+            badges.append(Badge("pass", "pass", checks))
+        steps = [Badge("next", "next", _step(one)) for one in report.steps()]
+        return [Card([facts, Badges([*badges, *steps])], lead=lead)]
 
     def to_json(self) -> list[str]:
         """The sentences."""
         return list(self.report.verdict)
+
+
+def _step(one: Step) -> str:
+    return f"{short_command(one.command)}: {one.text}." if one.command else f"{one.text[:1].upper()}{one.text[1:]}."
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from shiftproof.report.story import Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from shiftproof.attacks import Attack
-    from shiftproof.runs import Run
+    from shiftproof.runs.run import Run
 
-__all__ = ["Step", "next_steps"]
+__all__ = ["next_steps"]
 
 MOST = 2
 """Steps that are told."""
@@ -21,14 +22,6 @@ STEPS = 100
 """Steps of an attack that is no longer called short."""
 VOTES = 10_000
 """Votes of a certificate from which more hardly lengthen its radius."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """What to do, in a sentence; with a command, what the command does."""
-
-    text: str
-    command: str = ""
 
 
 def next_steps(run: Run, takes_target: bool = True) -> list[Step]:
