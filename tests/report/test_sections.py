@@ -209,7 +209,14 @@ def test_every_table_and_chart_is_written_in_every_format(name: str, tmp_path: P
         assert all(len({line.count("|") for line in table}) == 1 for table in tables)
     for path in (tmp_path / "tables").glob("*.tex"):
         text = path.read_text()
-        assert text.count("\\begin{tabular}") == text.count("\\end{tabular}") > 0
+        tables = text.count("\\begin{tabular}")
+        assert text.startswith("% needs \\usepackage{booktabs}\n")
+        rules = ("\\end{tabular}", "\\toprule", "\\midrule", "\\bottomrule")
+        assert [text.count(rule) for rule in rules] == [tables] * 4
+        # every row has as many cells as the table has columns
+        for columns, body in re.findall(r"\\begin\{tabular\}\{(l+r*)\}(.*?)\\end", text, re.DOTALL):
+            rows = [line for line in body.splitlines() if line.endswith(r" \\")]
+            assert {len(re.split(r"(?<!\\)&", row)) for row in rows} == {len(columns)}
     assert set(json.loads((tmp_path / "report.json").read_text())["sections"]) == set(report.sections)
 
 
@@ -267,6 +274,27 @@ def test_a_table_of_a_plug_in_has_a_file_of_its_own(
     with pytest.raises(ConformanceError, match=sentence):
         write_report(applying("measures", tmp_path), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("name", "sentence"), [("accuracy", "both have a chart"), ("../up", "no name for a file")])
+def test_a_chart_of_a_plug_in_has_a_file_of_its_own(
+    plug_in: type[Section], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, sentence: str
+) -> None:
+    monkeypatch.setattr(plug_in, "charts", lambda self: [Chart(name, [])])
+    with pytest.raises(ConformanceError, match=sentence):
+        write_report(applying("measures", tmp_path), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_names_in_latex_stay_texts() -> None:
+    odd = r"*[50 %] {a_b} #1 & $x$ ~^\ <|>"
+    grouped = Table("t", [Heading("n"), Heading("value")], [Row([Cell(odd), Cell("1")], group="m")])
+    row = latex_file([grouped]).splitlines()[5]
+    assert row == (
+        r"  m & {*}{[}50 \%] \{a\_b\} \#1 \& \$x\$ \textasciitilde{}\textasciicircum{}\textbackslash{} "
+        r"\textless{}\textbar{}\textgreater{} & 1 \\"
+    )
+    assert "{llr}" in latex_file([grouped])
 
 
 def test_a_section_should_derive_from_the_base() -> None:

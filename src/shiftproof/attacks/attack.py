@@ -115,7 +115,7 @@ def attack(
     joined = [
         AttackResult.joined([parts[shard][index] for shard in range(len(blocks))]) for index in range(len(budgets))
     ]
-    results = [joined[budgets.index(threat.eps)] for threat in threats]
+    results = [replace(joined[budgets.index(threat.eps)], domain=domain) for threat in threats]
     return results if several else results[0]
 
 

@@ -10,7 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from shiftproof.attacks.notebook import attack_html
 from shiftproof.attacks.rows import join_columns
+from shiftproof.domains import Domain
 from shiftproof.perturbations.threat import Ball
 from shiftproof.types import FloatArray, IntArray
 
@@ -62,6 +64,7 @@ class AttackResult:
 
     A sample that was wrong before stays as it was, at distance 0. `distance` is in the threat's norm. After a spatial
     attack, `parameters` (N x size) are those by which `inputs` were deformed; `how` says what the classifier was given.
+    `domain` is what was attacked, in the same order; a result that `sp.attack` returns has it.
     """
 
     ids: NDArray[np.object_]
@@ -74,6 +77,7 @@ class AttackResult:
     classifier: str
     parameters: FloatArray | None = None
     how: str = CHANGED
+    domain: Domain | None = None
 
     @classmethod
     def joined(cls, parts: Sequence[AttackResult]) -> AttackResult:
@@ -114,3 +118,6 @@ class AttackResult:
     def __repr__(self) -> str:
         accuracy = f"{self.clean_accuracy:.1%} right before, {self.robust_accuracy:.1%} after"
         return f"AttackResult({self.threat} on the {self.classifier} classifier: {len(self)} samples, {accuracy})"
+
+    def _repr_html_(self) -> str:
+        return attack_html(self)

@@ -16,7 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from shiftproof.certification import logs
 from shiftproof.certification.guarantees import smoothing_guarantee
+from shiftproof.certification.notebook import certificates_html, certified_curve
 from shiftproof.certification.sampling.budget import EXACT_N, STOPPED, Levels, bounds, budget
+from shiftproof.display import Chart
 from shiftproof.errors import DataError, UsageError
 from shiftproof.execution import parse_json, write_atomically
 from shiftproof.execution.tables import hash_table
@@ -90,6 +92,16 @@ class Certificates:
         held = int(((self.prediction >= 0) & ~self.skipped).sum())
         what = f"claimed by an unsound rule ({self.unsound})" if self.unsound else "certified"
         return f"Certificates({held} of {len(self)} {what}, {self.norm}, alpha {self.alpha:g}, {self.title})"
+
+    def _repr_html_(self) -> str:
+        return certificates_html(self)
+
+    def plot(self, labels: ArrayLike | None = None) -> Chart:
+        """Certified accuracy by radius, as a chart that a notebook shows and `save(path)` writes.
+
+        Without labels, the share of samples whose answer is guaranteed within each radius, whether right or wrong.
+        """
+        return certified_curve(self, labels)
 
     @classmethod
     def blank(cls, ids: NDArray[np.object_], prediction: IntArray, radius: FloatArray, **others: Any) -> Certificates:

@@ -19,10 +19,12 @@ def command(
         str | None,
         typer.Option(
             "--format",
-            help="html, csv, markdown, latex, svg, png, json, junit (requirements and findings as tests of CI), "
-            "reproduction (our figures beside published ones, for the documents of a project); several with commas.",
+            help="html, csv, markdown, latex, svg, png, json, junit (requirements and findings as tests of CI), card "
+            "(a robustness card for each model, a README for a model hub), reproduction (our figures beside published "
+            "ones, for the documents of a project); several with commas.",
         ),
     ] = None,
+    model: Annotated[str | None, typer.Option("--model", help="Model of the card.", show_default="every one")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="the run's")] = None,
     no_images: NoImages = False,
     json: AsJson = False,
@@ -39,9 +41,11 @@ def command(
     chosen = FORMATS if formats is None else [part.strip() for part in formats.split(",") if part.strip()]
     if not chosen:
         raise UsageError(f"--format names no format; known are {', '.join(FORMATS)}")
+    if model is not None and "card" not in chosen:
+        raise UsageError("--model says whose card is written; add --format card")
     if opened.absent:
         typer.echo(f"note: {opened.absent}", err=True)
-    written = opened.export(chosen, out, images=not no_images)
+    written = opened.export(chosen, out, images=not no_images, model=model)
     if json:
         show_json({"written": [str(path) for path in written]})
     else:

@@ -1,15 +1,20 @@
-"""Charts: panels with axes and marks, as values; `draw` makes one drawing for page and files."""
+"""Charts: panels with axes and marks, as values; `draw` makes one drawing for page, files and notebooks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import base64
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from shiftproof.display.axes import Axis, names_axis
 from shiftproof.display.draw import draw_chart
+from shiftproof.display.html import figure
 from shiftproof.display.marks import Boxes, Mark, Style
+from shiftproof.errors import UsageError
+from shiftproof.execution import as_path, write_atomically
 
 __all__ = ["HEIGHT", "WIDTH", "Chart", "Key", "Panel", "heat_map", "style_of", "styles_by_role"]
 
@@ -40,7 +45,7 @@ class Panel:
     height: int = HEIGHT
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Chart:
     """Panels side by side under the name of its files, with a legend, a title and a sentence that stands below it."""
 
@@ -52,6 +57,9 @@ class Chart:
     title: str = ""
     words: str = ""
     columns: int = 1
+
+    def __repr__(self) -> str:
+        return f"Chart({self.name!r}{': ' if self.words else ''}{self.words})"
 
     def svg(self) -> str:
         """SVG text, which is the same wherever it is drawn."""
@@ -66,6 +74,23 @@ class Chart:
         import vl_convert
 
         return bytes(vl_convert.svg_to_png(draw_chart(self, background="#fff"), scale=2))
+
+    def save(self, path: Path | str) -> Path:
+        """Write it as SVG or PNG, as the ending of the name says; returns where."""
+        where = as_path("the file of the chart", path)
+        forms: dict[str, Callable[[], bytes]] = {".svg": lambda: self.svg().encode(), ".png": self.png}
+        if where.suffix.lower() not in forms:
+            raise UsageError(f"the file of the chart is {where.name!r}; its name should end in .svg or .png")
+        write_atomically(where, forms[where.suffix.lower()]())
+        return where
+
+    def _repr_svg_(self) -> str:
+        return draw_chart(self, background="#fff")
+
+    def _repr_html_(self) -> str:
+        # as an image on white: a notebook, light or dark, has no colours for the classes of a drawing
+        drawing = base64.b64encode(self._repr_svg_().encode()).decode()
+        return str(figure(f"data:image/svg+xml;base64,{drawing}", self.words))
 
 
 def style_of(names: Iterable[str]) -> dict[str, Style]:

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from shiftproof.domains.inputs import ArrayInputs, Inputs, SubsetInputs
+from shiftproof.domains.notebook import domain_html, domains_html
 from shiftproof.errors import DataError, UnknownName, UsageError
 from shiftproof.types import FloatArray, IntArray
 
@@ -117,6 +118,9 @@ class Domain:
         groups = f", {len(set(self.groups.tolist()))} groups" if self.groups is not None else ""
         labels = "numbers to predict" if self.is_regression else f"{len(self.classes)} classes"
         return f"Domain({self.name!r}, {len(self)} samples of {shape}, {labels}{groups})"
+
+    def _repr_html_(self) -> str:
+        return domain_html(self)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -240,6 +244,9 @@ class Domains:
 
     def __repr__(self) -> str:
         return f"Domains({self.name!r}: " + ", ".join(f"{d.name} ({len(d)})" for d in self) + ")"
+
+    def _repr_html_(self) -> str:
+        return domains_html(self)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shiftproof.certification import Certificates
+from shiftproof.certification.curves import NOTHING, curve
 from shiftproof.errors import UsageError
 from shiftproof.perturbations.edits import readable_radii
 from shiftproof.statistics import Sample, bootstrap_difference, bootstrap_mean, interval
@@ -30,9 +31,6 @@ __all__ = [
     "radius_difference",
     "radius_interval",
 ]
-
-NOTHING = -1.0
-"""The credit of a sample that is wrong or abstains: it reaches no radius, not even 0."""
 
 
 def certified_accuracy(certificates: Certificates, labels: ArrayLike, radii: ArrayLike) -> FloatArray:
@@ -138,18 +136,6 @@ def mean_credit(earned: FloatArray, over: str = "all") -> float:
         raise UsageError(f"over is {over!r}; it should be 'all' or 'correct'")
     counted = earned if over == "all" else earned[earned > NOTHING]
     return float(np.maximum(counted, 0.0).mean()) if len(counted) else 0.0
-
-
-def curve(earned: ArrayLike, radii: ArrayLike) -> FloatArray:
-    """The part of samples whose credit reaches each radius."""
-    ordered = np.sort(np.asarray(earned, np.float64))
-    if not len(ordered):
-        raise UsageError("certified accuracy needs at least one sample")
-    asked = np.asarray(radii, np.float64)
-    if asked.size and not bool(np.all(asked >= 0)):
-        raise UsageError(f"radii are {asked.tolist()}; they should be at least 0")
-    reached: FloatArray = 1 - np.searchsorted(ordered, asked, side="left") / len(ordered)
-    return reached
 
 
 def curve_band(n: int, level: float = 0.95) -> float:

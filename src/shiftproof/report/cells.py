@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["csv_text", "latex_cell", "markdown_cell"]
+__all__ = ["csv_text", "latex_cell", "markdown_cell", "markdown_text"]
 
 _FORMULA_STARTS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 """What spreadsheets take for the start of a formula, full-width forms included."""
 _NUMBER = re.compile(r"[+-](\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 _MARKDOWN = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"} | {char: f"&#{ord(char)};" for char in "|`[]\\"})
+_PROSE = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"} | {char: f"&#{ord(char)};" for char in "*_`\\"})
 _LATEX = {
     "\\": r"\textbackslash{}",
     "^": r"\textasciicircum{}",
@@ -21,8 +22,9 @@ _LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    # behind the end of a row it would be the distance to the next one
+    # behind the end of a row they would be the distance to the next one, or forbid a page to end there
     "[": "{[}",
+    "*": "{*}",
 } | {char: f"\\{char}" for char in "%&_#${}"}
 
 
@@ -50,6 +52,17 @@ def markdown_cell(text: str) -> str:
     '&lt;b&gt;&#124;'
     """
     return _one_line(text).translate(_MARKDOWN)
+
+
+def markdown_text(text: str) -> str:
+    """A text in a paragraph of Markdown: no HTML, no link, no print that it does not have.
+
+    Brackets that make no link stay as they are, so that a sentence can be found by its words.
+
+    >>> markdown_text("values in [0, 1], *not* [here](there)")
+    'values in [0, 1], &#42;not&#42; [here]&#40;there)'
+    """
+    return _one_line(text).translate(_PROSE).replace("](", "]&#40;")
 
 
 def latex_cell(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from shiftproof.certification import CERTIFIERS
+from shiftproof.certification.curves import round_radii
 from shiftproof.certification.imported import IMPORTED, NOT_STATED, alpha_text
 from shiftproof.certification.sampling.stopping import Stop
 from shiftproof.evidence import Evidence, Measurement, seen_note
@@ -22,10 +23,6 @@ from shiftproof.report.estimates import Repeats, Values, estimate, repeats_in
 from shiftproof.types import Estimate, FloatArray
 
 __all__ = ["Series", "by_chart", "by_setting", "figures", "nice_radii", "series_of_evidence"]
-
-_STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
-_COLUMNS = 5
-_EDITS = (0, 1, 2, 4, 8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,11 +275,9 @@ def by_chart(series: Sequence[Series], targets: Sequence[str]) -> list[list[Seri
 def nice_radii(series: Sequence[Series]) -> tuple[float, ...]:
     """A handful of round radii from 0 to where hardly anything is certified any more; of edits up to their cap."""
     if series and all(one.counts_edits for one in series):
-        most = max(one.cap for one in series)
-        return tuple(sorted({float(k) for k in (*_EDITS, most) if k <= min(most, _EDITS[-1])}))
+        return round_radii(max(one.cap for one in series), edits=True)
     farthest = max((float(np.quantile(one.earned, 0.98)) for one in series), default=0.0)
-    step = next((step for step in _STEPS if farthest / step < _COLUMNS), _STEPS[-1])
-    radii = {round(step * i, 4) for i in range(max(2, min(_COLUMNS, int(farthest / step) + 1)))}
+    radii = set(round_radii(farthest))
     # the radius that findings speak of is in the table too
     return tuple(sorted(radii | {one.scale for one in series if 0 < one.scale <= 2 * farthest}))
 

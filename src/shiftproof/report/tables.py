@@ -112,8 +112,9 @@ def markdown_file(tables: Sequence[Table]) -> str:
 
 
 def latex_file(tables: Sequence[Table]) -> str:
-    """Tabulars for a paper; of several tables each has its caption above it."""
-    return "\n".join(_caption(table, tables, "\\noindent {}\n\n", latex_cell) + _latex(table) for table in tables)
+    """Tabulars for a paper, with the rules of booktabs; of several tables each has its caption above it."""
+    parts = (_caption(table, tables, "\\noindent {}\n\n", latex_cell) + _latex(table) for table in tables)
+    return "% needs \\usepackage{booktabs}\n" + "\n".join(parts)
 
 
 def percent_cell(e: Estimate, note: str = "", *, strong: bool = False) -> Cell:
@@ -168,8 +169,10 @@ def _markdown(table: Table) -> str:
 def _latex(table: Table) -> str:
     head, *rows = [[latex_cell(cell) for cell in line] for line in table.cells()]
     body = "".join("  " + " & ".join(row) + r" \\" + "\n" for row in rows)
-    columns = "l" + "r" * (len(head) - 1)
+    # names stand on the left, figures on the right
+    names = len(head) - len(table.headings) + 1
+    columns = "l" * names + "r" * (len(head) - names)
     return (
-        f"\\begin{{tabular}}{{{columns}}}\n  \\hline\n  {' & '.join(head)} \\\\\n  \\hline\n"
-        f"{body}  \\hline\n\\end{{tabular}}\n"
+        f"\\begin{{tabular}}{{{columns}}}\n  \\toprule\n  {' & '.join(head)} \\\\\n  \\midrule\n"
+        f"{body}  \\bottomrule\n\\end{{tabular}}\n"
     )

@@ -52,6 +52,7 @@ def new_record(prepared: Prepared, identity: dict[str, Any], command: str = "") 
         "config": identity,
         "sources": list(data.sources.names),
         **({"trained_on": {name: list(names) for name, names in data.trained_on.items()}} if data.trained_on else {}),
+        "kind": data.sources.kind,
         "classes": list(data.sources.classes),
         "labels": {domain.name: domain.class_counts for domain in data.domains},
         "selected": {},

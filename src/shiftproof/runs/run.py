@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.catalogue import Method, options_of, to_plain
+from shiftproof.display import Chart
 from shiftproof.errors import DataError, UsageError
 from shiftproof.evidence import Evidence, EvidenceStore, slug
 from shiftproof.evidence.measurement import worst_seen
@@ -23,6 +24,7 @@ from shiftproof.report.junit import claim_cases, finding_cases, junit_xml, outco
 from shiftproof.report.page import FORMATS, render_page
 from shiftproof.report.privacy import SampleNames, short_command, short_source
 from shiftproof.report.requirements import CLAIMS, Outcome, Requirement
+from shiftproof.report.robustness_chart import robustness_chart
 from shiftproof.runs.absent import Absent, Recorded, sentence_of
 from shiftproof.runs.distances import read_distances
 from shiftproof.runs.imported import ImportedData, ImportedProbe, describe_imported
@@ -30,8 +32,10 @@ from shiftproof.runs.log_files import certificate_logs
 from shiftproof.runs.model_spec import Member
 from shiftproof.runs.next_steps import next_steps
 from shiftproof.runs.not_run import read_not_run, times_of
+from shiftproof.runs.notebook import run_html
 from shiftproof.runs.record import read_record
 from shiftproof.runs.reproduce import compute_words, write_reproduction
+from shiftproof.runs.robustness_cards import robustness_cards
 from shiftproof.runs.spec import Study
 from shiftproof.runs.study_files import validated
 from shiftproof.runs.swept import sweeps_of
@@ -53,6 +57,34 @@ class Run:
         models, domains = ", ".join(self.study.models), ", ".join(map(str, self.evidence.distinct("domain")))
         return f"Run({self.folder}: {models} on {domains}; {self.evidence.rows:,} rows of evidence)"
 
+    def _repr_html_(self) -> str:
+        return run_html(self.content(), self.folder)
+
+    def plot(self, *, model: str | None = None, domain: str | None = None, norm: str | None = None) -> Chart:
+        """Attacked and certified accuracy by size, as a chart that a notebook shows and `save(path)` writes.
+
+        Of all models and domains, in the norm of the first certificate, unless told.
+        """
+        return robustness_chart(self.content(), model=model, domain=domain, norm=norm)
+
+    def card(self, path: Path | str | None = None, *, model: str | None = None) -> Path:
+        """Write the robustness card of a model, a README for a model hub; returns where.
+
+        Of a run with several models say which; `export(["card"])` writes one for each. A card names no sample.
+        """
+        names = self.evidence.distinct("model")
+        if model is None and len(names) > 1:
+            raise UsageError(
+                f"the run has {len(names)} models ({', '.join(names)}), and a card is of one: "
+                f"run.card(model={names[0]!r}), or run.export(['card']) for one card each"
+            )
+        ((name, text),) = robustness_cards(
+            self.content(images=False), self.study, self.record, self.samples, model
+        ).items()
+        where = self.folder / name if path is None else as_path("the file of the card", path)
+        write_atomically(where, text.encode())
+        return where
+
     def report(self, path: Path | str | None = None, *, images: bool = True) -> Path:
         """Write the report as one HTML page, to `path` or into the run's folder; returns where.
 
@@ -63,22 +95,33 @@ class Run:
         return where
 
     def export(
-        self, formats: Sequence[str] = FORMATS, folder: Path | None = None, *, images: bool = True
+        self,
+        formats: Sequence[str] = FORMATS,
+        folder: Path | None = None,
+        *,
+        images: bool = True,
+        model: str | None = None,
     ) -> list[Path]:
         """Write the page, tables and figures below `folder` or the run's own; returns their paths, the page first.
 
         Beside them go logs of certificates in the form that other tools read, logs/*.tsv. Without `images`, none of
-        them shows a sample or names one.
+        them shows a sample or names one. `model` is whose robustness card is written; of all, unless told.
         """
-        where, content = folder or self.folder, self.content(images)
+        where, content, cards = folder or self.folder, self.content(images), dict[str, str]()
+        if "card" in formats:
+            # a model that there is not is refused before anything is written
+            cards = robustness_cards(self.content(images=False), self.study, self.record, self.samples, model)
         written = write_report(content, where, formats)
+        for name, text in cards.items():
+            write_atomically(where / name, text.encode())
+            written.append(where / name)
         if "reproduction" in formats:
             written += write_reproduction(content, self.study, self.record, self.folder, where)
         if "junit" in formats:
             write_atomically(where / "junit.xml", self.junit(images=images))
             written.append(where / "junit.xml")
         logs = certificate_logs(self.evidence, named=not content.names.private)
-        for name, log in logs.items() if set(formats) - {"reproduction", "junit"} else ():
+        for name, log in logs.items() if set(formats) - {"card", "junit", "reproduction"} else ():
             write_atomically(where / name, log)
         return written
 

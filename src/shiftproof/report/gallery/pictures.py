@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from shiftproof.display.pictures import amplify, pixels_of
 from shiftproof.types import FloatArray
 
 __all__ = ["EDGE", "EXACT", "amplify", "encode_picture", "is_picture", "note_on_size", "pixels_of", "stored_numbers"]
@@ -22,40 +23,7 @@ EXACT = 32
 _QUALITY = 85
 _COMPRESSED = 0.25
 """Bytes a number of a compressed picture, about."""
-_STEPS = (1, 2, 5)
 _FORM = re.compile(r"data:image/(png|jpeg);base64,[A-Za-z0-9+/]+=*")
-
-
-def pixels_of(image: NDArray[np.float32] | FloatArray, third: float = 0.0) -> NDArray[np.uint8]:
-    """An image (C x H x W, in [0, 1] or clipped to it) as H x W x 3 bytes.
-
-    One channel is gray, two are red and green beside a constant `third`; of more than three, the first three are shown.
-    """
-    levels = (np.asarray(image).clip(0, 1) * 255).round().astype(np.uint8)
-    if len(levels) == 1:
-        levels = np.repeat(levels, 3, 0)
-    elif len(levels) == 2:
-        levels = np.concatenate([levels, np.full_like(levels[:1], round(255 * third))])
-    return np.ascontiguousarray(levels[:3].transpose(1, 2, 0))
-
-
-def amplify(change: NDArray[np.float32] | FloatArray) -> tuple[FloatArray, float]:
-    """A change (C x H x W) around middle gray, and the factor by which it is shown: 1, 2, 5, 10, 20 ... or a half.
-
-    The factor is the largest of these that clips nothing; no change at all is plain gray.
-
-    >>> amplify(np.array([[[0.03, -0.01]]]))
-    (array([[[0.8, 0.4]]]), 10.0)
-    """
-    largest = float(np.abs(change).max(initial=0.0))
-    if largest == 0:
-        return np.full(np.shape(change), 0.5), 1.0
-    power = math.floor(math.log10(0.5 / largest))
-    # rounding of the largest factor must not clip either
-    fitting = [step * 10.0**e for e in (power - 1, power, power + 1) for step in _STEPS]
-    factor = max(one for one in fitting if one * largest <= 0.5 + 1e-9)
-    shown: FloatArray = 0.5 + factor * np.asarray(change, np.float64)
-    return shown, factor
 
 
 def encode_picture(image: NDArray[np.float32] | FloatArray, third: float = 0.0) -> str:

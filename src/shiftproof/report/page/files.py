@@ -25,8 +25,8 @@ _CHARTS: dict[str, tuple[Callable[[Chart], bytes], str]] = {
 }
 FORMATS = ("html", "csv", "markdown", "latex", "svg", "png", "json")
 """What is written unless told."""
-MORE_FORMATS = ("reproduction", "junit")
-"""Written on request: a page beside a publication; requirements and findings for CI."""
+MORE_FORMATS = ("reproduction", "junit", "card")
+"""Written on request: a page beside a publication; requirements and findings for CI; robustness cards for a hub."""
 
 
 def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
@@ -44,11 +44,10 @@ def write_report(report: Report, folder: Path, formats: Sequence[str] = FORMATS)
         for name, (render, suffix) in _TABLES.items():
             if name in formats:
                 written[folder / "tables" / f"{stem}.{suffix}"] = render(tables).encode()
-    for name, (draw, suffix) in _CHARTS.items():
-        if name in formats:
-            for section in report.sections.values():
-                for chart in section.charts():
-                    written[folder / "figures" / f"{chart.name}.{suffix}"] = draw(chart)
+    for stem, chart in _charts_by_name(report).items():
+        for name, (draw, suffix) in _CHARTS.items():
+            if name in formats:
+                written[folder / "figures" / f"{stem}.{suffix}"] = draw(chart)
     for path, content in written.items():
         write_atomically(path, content)
     return list(written)
@@ -67,6 +66,24 @@ def _tables_by_name(report: Report) -> dict[str, list[Table]]:
                 raise ConformanceError(f"section {owner!r}: {table.name!r} is no name for a file")
             tables.setdefault(table.name, []).append(table)
     return tables
+
+
+def _charts_by_name(report: Report) -> dict[str, Chart]:
+    """The charts of all sections, each of which has files of its own."""
+    charts: dict[str, Chart] = {}
+    owners: dict[str, str] = {}
+    for owner, section in report.sections.items():
+        for chart in section.charts():
+            if chart.name in charts:
+                both = f"the sections {owners[chart.name]!r} and {owner!r} both have a chart {chart.name!r}"
+                several = f"section {owner!r} has two charts {chart.name!r}"
+                raise ConformanceError(
+                    f"{both if owners[chart.name] != owner else several}; give one of them another name"
+                )
+            if slug(chart.name) != chart.name:
+                raise ConformanceError(f"section {owner!r}: {chart.name!r} is no name for a file")
+            charts[chart.name], owners[chart.name] = chart, owner
+    return charts
 
 
 def _without_nan(value: Any) -> Any:
