@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from shiftproof.display.axes import Axis, numbers_axis, share_axis
 from shiftproof.display.chart import SOURCE_DASH, WIDTH, Chart, Key, Panel, style_of
@@ -13,7 +14,8 @@ from shiftproof.evidence.certified import curve_band
 from shiftproof.report.certified import Series, series_of_evidence
 from shiftproof.report.certified_chart import radius_axis, radius_grid
 from shiftproof.report.measures import Measure
-from shiftproof.report.section import SECTIONS, Section
+from shiftproof.report.section import SECTIONS, Card, Section
+from shiftproof.report.tables import Cell, Heading, Records, Row, Table
 from shiftproof.types import FloatArray
 
 __all__ = ["Curves"]
@@ -21,6 +23,7 @@ __all__ = ["Curves"]
 _POINTS, _BAND_POINTS, _MOST = 80, 9, 400
 """Points of a curve, those of its band where intervals take long, and such intervals in a chart."""
 _SIDE, _LOW = 410, 240
+_COLUMNS = ("model", "domain", "kind", "classifier", "norm", "size", "value", "low", "high")
 _CERTIFIED, _ATTACKED, _VOTE = (
     "certified, guaranteed",
     "attacked, the model itself",
@@ -55,6 +58,17 @@ class Curves(Section):
             for number, one in enumerate(self._scales)
         ]
 
+    def tables(self) -> list[Table]:
+        """The numbers that are drawn, for files; on the page stand the charts."""
+        records = [record for scale in self._scales for record in self._records(scale)]
+        heads = [Heading(name) for name in _COLUMNS]
+        rows = [Row([Cell("" if value is None else str(value)) for value in record]) for record in records]
+        return [Table("curves", heads, rows, Records(_COLUMNS, records))]
+
+    def cards(self) -> list[Card]:
+        """The charts."""
+        return [Card(self.charts(), self.words())]
+
     def words(self) -> list[str]:
         """Between which lines the truth is."""
         note = f"{self.report.measures.note}. " if self.report.measures.note else ""
@@ -64,6 +78,16 @@ class Curves(Section):
             "lies between the two; lines of different classifiers have no order. Click a name in the legend to hide "
             "or show its lines."
         ]
+
+    def _records(self, scale: _Scale) -> Iterator[list[Any]]:
+        radii = radius_grid(scale.certified, _POINTS)
+        for one in scale.certified:
+            for radius, share in zip(radii.tolist(), one.curve(radii).tolist(), strict=True):
+                yield [one.model, one.domain, "certified", one.classifier, one.norm, radius, share, None, None]
+        for attack in scale.attacked:
+            for domain in attack.samples:
+                e, head = attack.at(domain), [attack.model, domain, "attacked", attack.classifier, attack.norm]
+                yield [*head, attack.size, e.value, e.low, e.high]
 
     @cached_property
     def _scales(self) -> list[_Scale]:
