@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from shiftproof.display.axes import numbers_axis, share_axis
-from shiftproof.display.chart import WIDTH, Chart, Key, Panel, style_of
+from shiftproof.display.chart import Chart, Key, Panel, style_of
 from shiftproof.display.marks import Dots, Line, Mark, Style
 from shiftproof.report.calibration import BINS, Calibration, calibrations_of
 from shiftproof.report.section import SECTIONS, Section
@@ -16,7 +16,7 @@ from shiftproof.report.tables import Cell, Heading, Records, Row, Table, points_
 __all__ = ["CalibrationTable"]
 
 _COLUMNS = ("model", "domain", "confidence", "accuracy", "too_sure", "low", "high", "calibration_error", "n")
-_SIDE = 270
+_SIDE = 250
 
 
 @SECTIONS.register("calibration")
@@ -55,7 +55,7 @@ class CalibrationTable(Section):
         styles = style_of(dict.fromkeys(one.model for one in self._found))
         panels = [self._panel(name, [one for one in self._found if one.domain == name], styles) for name in domains]
         keys = [Key(model, style, "both") for model, style in styles.items()]
-        return [Chart("calibration", panels, keys, columns=max(1, WIDTH // (_SIDE + 60)))]
+        return [Chart("calibration", panels, keys, columns=3)]
 
     def words(self) -> list[str]:
         """What the figures are."""

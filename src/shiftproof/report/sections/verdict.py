@@ -15,7 +15,7 @@ from shiftproof.report.estimates import ratio_difference, repeats_in
 from shiftproof.report.measures import Measure, measures_of
 from shiftproof.report.privacy import short_command
 from shiftproof.report.scores import ScoreRow, ScoreTable
-from shiftproof.report.section import SECTIONS, Badge, Badges, Card, Facts, Section
+from shiftproof.report.section import SECTIONS, Badge, Badges, Card, Section
 from shiftproof.report.sections.corrupted import corrupted_of
 from shiftproof.report.story import Step
 from shiftproof.types import Estimate
@@ -43,16 +43,17 @@ class Verdict(Section):
         """A paragraph for each of one or two models; of more the table says it better. Then the story in short."""
         report, story = self.report, self.report.story
         lead = report.verdict if len(report.models) <= 2 else report.doubts
-        told = {"tested": [story.tested], "holds": story.holds, "guaranteed": story.guaranteed}
-        facts = Facts({name: "; ".join(some) for name, some in told.items() if some})
-        badges = [Badge(one.level, one.level, f"{one.message}.") for one in story.suspicious]
+        badges = [Badge("next", "tested", f"{story.tested}.")]
+        told = {"holds": story.holds, "guaranteed": story.guaranteed}
+        badges += [Badge("pass", name, f"{sentence}.") for name, some in told.items() for sentence in some]
+        badges += [Badge(one.level, one.level, f"{one.message}.") for one in story.suspicious]
         if story.untold:
             badges.append(Badge("warn", "more", f"{story.untold} more kinds of findings stand below."))
         if story.passed:
             checks = f"{story.passed} check{'s' if story.passed != 1 else ''} passed."
             badges.append(Badge("pass", "pass", checks))
         steps = [Badge("next", "next", _step(one)) for one in report.steps()]
-        return [Card([facts, Badges([*badges, *steps])], lead=lead)]
+        return [Card([Badges([*badges, *steps])], lead=lead)]
 
     def to_json(self) -> list[str]:
         """The sentences."""
