@@ -140,11 +140,13 @@ def side_by_side(evidence: Evidence, sources: Sequence[str], targets: Sequence[s
 
 
 def line_of(measure: Measure, sources: Sequence[str], targets: Sequence[str], seed: int) -> Line | None:
-    """A measure on every domain, with what is lost; None where it is not of all domains, unless others measured it."""
+    """A measure on every domain that it has, with what is lost; None where it is not of all targets, or without targets
+    not of all domains, unless others measured it.
+    """
     domains = (*sources, *targets)
     places, here = ([name for name in some if name in measure.samples] for some in (domains, sources))
-    # what some models were not measured by is no measure of the study; an import has what there is
-    if not places or not (measure.imported or len(places) == len(domains)):
+    # what a target lacks is no measure of the study; models may have sources of their own, or none be measured by votes
+    if not places or not (measure.imported or {*(targets or domains)} <= {*places}):
         return None
     lost = {name: measure.gap(here, name, seed) for name in targets if here and name in places}
     return Line(measure, {domain: measure.at(domain) for domain in places}, lost)
