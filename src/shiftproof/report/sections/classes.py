@@ -8,7 +8,6 @@ from functools import cached_property
 import numpy as np
 
 from shiftproof.display.chart import Chart, Panel, heat_map
-from shiftproof.evidence import slug
 from shiftproof.report.confusion import ClassAnswers, answers_by_class
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table, points
@@ -39,7 +38,7 @@ class Classes(Section):
         """What is taken for what, a map for the sources and one for each target; of few classes."""
         if len(self.report.classes) > _DRAWN:
             return []
-        return [self._map(model, some) for model, some in self._models.items()]
+        return [self._map(place, some) for place, some in enumerate(self._models.values())]
 
     def cards(self) -> list[Card]:
         """A folded card for each model, below the one that all models share."""
@@ -113,7 +112,7 @@ class Classes(Section):
         heads = [Heading("domain"), Heading("class"), Heading("taken for"), Heading("of its samples")]
         return Table("mistakes", heads, rows)
 
-    def _map(self, model: str, some: Sequence[ClassAnswers]) -> Chart:
+    def _map(self, place: int, some: Sequence[ClassAnswers]) -> Chart:
         panels: list[Panel] = []
         for one in some:
             cells = [
@@ -125,7 +124,9 @@ class Classes(Section):
             (panel,) = heat_map("", cells, rows=one.classes, columns=one.classes, title="", x="answer").panels
             role = "sources" if one.domain == "sources" else f"{one.domain}, unseen"
             panels.append(Panel(panel.marks, panel.x, panel.y, role, panel.width, panel.height))
-        return Chart(f"confusion-{slug(model)}", panels, columns=3 if len(self.report.classes) < 5 else 2)
+        title = some[0].model if len(self._models) > 1 else ""
+        name = "confusion" if place == 0 else f"confusion-{place + 1}"
+        return Chart(name, panels, title=title, columns=3 if len(self.report.classes) < 5 else 2)
 
 
 _COLUMNS = ("model", "domain", "class", "answer", "count", "samples", "share")
