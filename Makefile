@@ -40,6 +40,7 @@ bench: .venv/.user
 	$(BIN)/python benchmarks/train.py
 	$(BIN)/python benchmarks/attack.py --quick
 	$(BIN)/python benchmarks/corrupt.py
+	$(BIN)/python benchmarks/report.py
 
 # run a study of a publication, or continue it, and write its page: make reproduce STUDY=glean-cmnist
 reproduce: .venv/.user
