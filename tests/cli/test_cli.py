@@ -173,7 +173,7 @@ def test_a_short_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
     assert Path(result["report"]).is_file()
     _tells_the_story(run("run", "quickstart", *short), result, tmp_path / "run")
     # what is advised can be typed
-    (step,) = _longer_attack(open_run(tmp_path / "run"))
+    (step,) = _longer_attack(open_run(tmp_path / "run"), tmp_path / "run")
     assert "--attack ensemble --steps 100 --set attack.version=white-box" in step.command
     code, out, err = run(*shlex.split(step.command)[1:], "--limit", 2, "--out", tmp_path / "longer")
     assert code == 0, err

@@ -49,7 +49,7 @@ class _Faulty(Probe):
         return [Result(measure_blocks(self.measure, task))]
 
     def measure(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Columns:
-        return Clean().measure(model, inputs, labels)
+        return {"prediction": Clean().measure(model, inputs, labels)["prediction"]}
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ class TestMeasures:
 
     def test_report_shows_every_domain(self, ran: sp.Run, tmp_path: Path) -> None:
         page = ran.report(tmp_path / "report.html").read_text()
-        for part in ("angle=0", "angle=45", "angle=75", "In plain words", "Corrupted", "guaranteed"):
+        for part in ("angle=0", "angle=45", "angle=75", "In short", "Corrupted", "guaranteed"):
             assert part in page
         names = {path.name for path in ran.export(["csv"], tmp_path)}
         assert {"measures.csv", "corrupted.csv", "certified.csv"} <= names

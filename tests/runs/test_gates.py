@@ -68,7 +68,7 @@ class TestRequire:
         assert "its lower limit is judged" in said[0]
         assert "clean<=0.1 is not met" in said[1]
         page = (tmp_path / "run" / "report.html").read_text()
-        assert 0 < page.index("What was required") < page.index("In plain words")
+        assert 0 < page.index("What was required") < page.index("In short")
         assert "clean&lt;=0.1 is not met" in page
         outcomes = sp.open_run(tmp_path / "run").outcomes
         assert [one.met for one in outcomes] == [True, False]

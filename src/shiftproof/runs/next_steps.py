@@ -10,6 +10,7 @@ from shiftproof.report.story import Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from shiftproof.attacks import Attack
     from shiftproof.runs.run import Run
@@ -24,19 +25,21 @@ VOTES = 10_000
 """Votes of a certificate from which more hardly lengthen its radius."""
 
 
-def next_steps(run: Run, takes_target: bool = True) -> list[Step]:
+def next_steps(run: Run, takes_target: bool = True, folder: Path | None = None) -> list[Step]:
     """At most two: what would settle a finding first, then what would check the certificates.
 
-    `takes_target` says whether the command that made the run has the option --target.
+    `takes_target` says whether the command that made the run has the option --target; `folder` is what the run's is
+    called in commands.
     """
-    checking = list(_checking(run))
-    return [*list(_settling(run, takes_target))[: MOST - len(checking)], *checking]
+    where = folder or run.folder
+    checking = list(_checking(run, where))
+    return [*list(_settling(run, takes_target, where))[: MOST - len(checking)], *checking]
 
 
-def _settling(run: Run, takes_target: bool) -> Iterator[Step]:
+def _settling(run: Run, takes_target: bool, folder: Path) -> Iterator[Step]:
     codes = {one.code for one in run.findings if one.level != "pass"}
     if {"sandwich-broken", "shift-order-broken"} & codes:
-        yield Step("names the certificates that are contradicted", _verify(run))
+        yield Step("names the certificates that are contradicted", _verify(folder))
     if "no-target" in codes and takes_target and len(run.record["sources"]) > 1 and not run.imported:
         yield Step("say with --target which domain the model is shipped to: without one nothing is unseen")
     if {"guarantee-none", "out-of-reach"} & codes:
@@ -44,13 +47,13 @@ def _settling(run: Run, takes_target: bool) -> Iterator[Step]:
     if {"undecided", "guarantee-undecided"} & codes:
         yield from _more_samples(run)
     if "short-attack" in codes:
-        yield from _longer_attack(run)
+        yield from _longer_attack(run, folder)
 
 
-def _checking(run: Run) -> Iterator[Step]:
+def _checking(run: Run, folder: Path) -> Iterator[Step]:
     certified = [one for one in run.evidence.where(probe="certify") if not one.fact("unsound")]
     if certified and not run.imported and not run.absent:
-        yield Step("tries to disprove what is certified", _verify(run))
+        yield Step("tries to disprove what is certified", _verify(folder))
 
 
 def _more_samples(run: Run) -> Iterator[Step]:
@@ -68,7 +71,7 @@ def _more_votes(run: Run) -> Iterator[Step]:
         yield Step(f"--n {VOTES} and another --out: with more noise samples than {max(votes):,} radii are larger")
 
 
-def _longer_attack(run: Run) -> Iterator[Step]:
+def _longer_attack(run: Run, folder: Path) -> Iterator[Step]:
     """The run's own attack with more steps, on the model that withstood most; none if no file or name finds that."""
     from shiftproof.runs.models import model_file
 
@@ -82,7 +85,7 @@ def _longer_attack(run: Run) -> Iterator[Step]:
         return
     member = next(one for one in run.study.members if one.name == name)
     data = run.record["config"]["data"]
-    path = f"file:{model_file(run.folder, run.study, member)}" if spec.train else spec.model.name
+    path = f"file:{model_file(folder, run.study, member)}" if spec.train else spec.model.name
     asked = ["--data", str(data["name"]), *_set("data", data), "--model", path]
     asked += ["--threat", f"{measure.norm}:{measure.size:g}", "--attack", attack.name, "--steps", str(STEPS)]
     told = {key: value for key, value in attack.to_config().items() if value != _usual_options(attack).get(key)}
@@ -112,5 +115,5 @@ def _set(kind: str, options: Mapping[str, Any]) -> list[str]:
     return [part for key, text in texts.items() for part in ("--set", f"{kind}.{key}={text}")]
 
 
-def _verify(run: Run) -> str:
-    return shlex.join(["shiftproof", "verify", str(run.folder)])
+def _verify(folder: Path) -> str:
+    return shlex.join(["shiftproof", "verify", str(folder)])

@@ -275,7 +275,8 @@ class Run:
                 self.evidence, study.published, study.only_target, times_of(read_not_run(self.folder))
             ),
             sweeps=sweeps_of(study),
-            steps=lambda: next_steps(self),
+            # a page does not depend on where its folder lies
+            steps=lambda: next_steps(self, folder=Path(self.folder.resolve().name)),
             trained_here=all(spec.train for spec in study.models.values()),
         )
 

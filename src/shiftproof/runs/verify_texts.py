@@ -27,6 +27,8 @@ _FORMATS = {
     ".svg": "svg",
 }
 """Formats of a report by the name or ending of their files; pictures of pixels are not compared."""
+_READ = ("figures/samples-*.png", "figures/gallery-*.json", "models/*.json", "model.json", "not-run.json")
+"""What a page is made of besides evidence and record."""
 
 
 def check_report(run: Run, measured: Sequence[Domain] = ()) -> Iterator[Finding]:
@@ -78,15 +80,16 @@ def check_report(run: Run, measured: Sequence[Domain] = ()) -> Iterator[Finding]
 
 def _derive(run: Run, formats: Sequence[str], lost: Sequence[Domain] = (), *, images: bool = True) -> dict[str, bytes]:
     """What a report writes, by name, with the pictures of samples that are there and those that are `lost`."""
-    with tempfile.TemporaryDirectory() as scratch:
-        kept = [path for kind in ("samples-*.png", "gallery-*.json") for path in run.folder.glob(f"figures/{kind}")]
-        for path in kept:
-            write_atomically(Path(scratch) / "figures" / path.name, path.read_bytes())
-        keep_distances(Path(scratch), read_distances(run.folder))
+    with tempfile.TemporaryDirectory() as parent:
+        # a page names its folder in the commands that it advises
+        scratch = Path(parent) / run.folder.resolve().name
+        for path in (path for kind in _READ for path in run.folder.glob(kind)):
+            write_atomically(scratch / path.relative_to(run.folder), path.read_bytes())
+        keep_distances(scratch, read_distances(run.folder))
         for domain in lost:
-            write_atomically(sheet_path(Path(scratch), domain.name), contact_sheet(domain))
-        replace(run, folder=Path(scratch)).export(formats, images=images)
-        return {path.relative_to(scratch).as_posix(): path.read_bytes() for path in _written(Path(scratch))}
+            write_atomically(sheet_path(scratch, domain.name), contact_sheet(domain))
+        replace(run, folder=scratch).export(formats, images=images)
+        return {path.relative_to(scratch).as_posix(): path.read_bytes() for path in _written(scratch)}
 
 
 def _missing(run: Run, lost: Sequence[Domain], due: dict[str, bytes]) -> Iterator[Finding]:

@@ -100,7 +100,7 @@ class _PairSection(Section):
 class _Summary(_PairSection):
     """Which differences are decided."""
 
-    title = "In plain words"
+    title = "In short"
 
     def cards(self) -> list[Card]:
         """For each pair what is better, what is worse, what is not decided, and what was left out."""
