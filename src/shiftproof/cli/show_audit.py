@@ -50,7 +50,7 @@ class Took:
 
 def show_plan(planned: Planned, workers: int, json: bool, estimate: bool, verbose: bool) -> None:
     """What will be measured, on how many samples, and how long that takes."""
-    from shiftproof.runs.run import describe
+    from shiftproof.runs.facts import describe
 
     data, plan = planned.prepared.data, planned.plan
     counts = {domain.name: len(domain) for domain in data.measured}

@@ -8,26 +8,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from shiftproof.catalogue import Method, options_of, to_plain
 from shiftproof.display import Chart
 from shiftproof.errors import DataError, UsageError
 from shiftproof.evidence import Evidence, EvidenceStore, slug
 from shiftproof.evidence.measurement import worst_seen
 from shiftproof.evidence.order import order_summary
 from shiftproof.execution import as_path, write_atomically
-from shiftproof.models.heads import Head
 from shiftproof.probes import Probe
 from shiftproof.report import Report, write_report
 from shiftproof.report.claims import ClaimOutcome, RequiredClaims, beside_published, judge_claims, require_claims
 from shiftproof.report.gallery.files import GalleryFile, gallery_path, read_gallery
 from shiftproof.report.junit import claim_cases, finding_cases, junit_xml, outcome_cases
 from shiftproof.report.page import FORMATS, render_page
-from shiftproof.report.privacy import SampleNames, short_command, short_source
+from shiftproof.report.privacy import SampleNames
 from shiftproof.report.requirements import CLAIMS, Outcome, Requirement
 from shiftproof.report.robustness_chart import robustness_chart
-from shiftproof.runs.absent import Absent, Recorded, sentence_of
+from shiftproof.runs.absent import Recorded, sentence_of
 from shiftproof.runs.distances import read_distances
-from shiftproof.runs.imported import ImportedData, ImportedProbe, describe_imported
+from shiftproof.runs.facts import facts_of
 from shiftproof.runs.log_files import certificate_logs
 from shiftproof.runs.model_spec import Member
 from shiftproof.runs.next_steps import next_steps
@@ -41,7 +39,7 @@ from shiftproof.runs.study_files import validated
 from shiftproof.runs.swept import sweeps_of
 from shiftproof.types import Finding
 
-__all__ = ["Run", "describe", "open_run", "sheet_path"]
+__all__ = ["Run", "open_run", "sheet_path"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -226,32 +224,10 @@ class Run:
 
     @cached_property
     def _content(self) -> Report:
-        study, record, members = self.study, self.record, self.study.members
+        study, record = self.study, self.record
         names = [*record["sources"], *study.targets]
-        packages = ", ".join(f"{name} {version}" for name, version in record["environment"]["packages"].items())
-        machine = "{system}, {cores} cores, {threads} threads, accelerator {accelerator}".format(
-            **record["environment"]
-        )
-        facts = {
-            # runs of before have no date
-            **({"date": str(record["started"]).replace("T", " ")} if "started" in record else {}),
-            "study": f"{study.name}, {_seeds(study)}{_noise(study, record)}, hash {record['hash']}",
-            "data": f"{short_source(study.data.source)}; {_roles(study, record['sources'])}",
-            **_files(record),
-            **{
-                f"model {name}": _describe(config, [record["selected"].get(m.key) for m in members if m.name == name])
-                for name, config in record["config"]["models"].items()
-            },
-            "weights": _hashes(record["fingerprints"]["weights"]),
-            "samples": _hashes(record["fingerprints"]["data"]),
-            "measured by": "; ".join(map(describe, study.all_probes)),
-            "measured": _which(study, self.samples),
-            "split": record["protocol"]["split"],
-            "took": compute_words(self.evidence, study, record, self.folder),
-            "run again": _again(study, record),
-            "computed with": f"Python {record['environment']['python']}, {packages}",
-            "on": machine,
-        }
+        took = compute_words(self.evidence, study, record, self.folder)
+        facts = facts_of(study, record, self.samples, took)
         sheets = {name: sheet_path(self.folder, name) for name in names}
         return Report(
             title=study.title or study.name,
@@ -332,109 +308,3 @@ def _check_domains(folder: Path, study: Study, record: Mapping[str, Any], measur
 def sheet_path(folder: Path, domain: str) -> Path:
     """Where a run keeps the picture of a domain's samples."""
     return folder / "figures" / f"samples-{slug(domain)}.png"
-
-
-def describe(method: Method) -> str:
-    """A method with its numbers and what it was told: how hard an attack tried, how many votes a certificate has."""
-    if isinstance(method, ImportedProbe):
-        return describe_imported(method)
-    if isinstance(method, Absent):
-        return f"{method.name} (the {method.missing} is not installed)"
-    usual = options_of(type(method))
-    told = {name: getattr(method, name) for name in usual}
-    shown = {
-        name: value
-        for name, value in told.items()
-        if value not in (None, (), "") and (isinstance(value, Method) or value != usual[name] or _is_count(value))
-    }
-    options = ", ".join(f"{name} {_short(value)}" for name, value in shown.items())
-    return f"{method.name} ({options})" if options else method.name
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 1
-
-
-def _roles(study: Study, sources: Sequence[str]) -> str:
-    """What the domains were for: trained on and left out, or, where the run trains nothing, only measured."""
-    names, targets = ", ".join(sources), ", ".join(study.targets)
-    if isinstance(study.data, ImportedData):
-        several = "; ".join(f"{role} {some}" for role, some in (("domains", names), ("targets", targets)) if some)
-        return f"{several}; nothing was measured in this run"
-    if study.trains:
-        return f"trained on {names}; {f'left out: {targets}' if targets else 'no domain was left out'}"
-    several = "targets" if len(study.targets) > 1 else "target"
-    domains = f"the sources {names} and the {several} {targets}" if targets else names
-    return f"measured on {domains}; nothing was trained in this run"
-
-
-def _files(record: Mapping[str, Any]) -> dict[str, str]:
-    """The files that a run was made of, with their hashes."""
-    files = (record.get("imported") or {}).get("files", [])
-    more = f"; and {len(files) - 12} more, which run.json lists" if len(files) > 12 else ""
-    named = "; ".join(f"{one['name']} (sha256 {one['sha256'][:16]})" for one in files[:12])
-    return {"files": f"{named}{more}"} if files else {}
-
-
-def _seeds(study: Study) -> str:
-    return f"seed {study.seed}" if study.seeds is None else f"seeds {', '.join(map(str, study.seeds))}"
-
-
-def _again(study: Study, record: Mapping[str, Any]) -> str:
-    """The command that makes the run again, with the seed that was drawn for its noise."""
-    typed = str(record.get("command") or "")
-    if not typed:
-        return f"made in Python; run.json holds the study {study.name!r} with all that was asked"
-    drawn = not study.trains and "seed" not in study.model_fields_set and "noise_seed" in record
-    seed = f" --seed {record['noise_seed']}" if drawn and not isinstance(study.data, ImportedData) else ""
-    return f"{short_command(typed)}{seed}"
-
-
-def _noise(study: Study, record: dict[str, Any]) -> str:
-    """The seed of noise, where it is not the study's."""
-    own = any(not spec.train for spec in study.models.values()) and not isinstance(study.data, ImportedData)
-    return f", seed of the noise {record['noise_seed']}" if own and "noise_seed" in record else ""
-
-
-def _which(study: Study, samples: dict[str, dict[str, Any]]) -> str:
-    """Which samples of each domain were measured, in words."""
-    if isinstance(study.data, ImportedData):
-        return "; ".join(f"{domain}: {one['n']:,} rows, {one['sampled']}" for domain, one in samples.items())
-    chosen = f"at random by sample seed {study.sample_seed}"
-    return "; ".join(
-        f"{domain}: {one['n']:,} of {one['split']}{'' if one['sampled'] == 'all' else f', {chosen}'}"
-        for domain, one in samples.items()
-    )
-
-
-def _hashes(known: Mapping[str, str]) -> str:
-    return "; ".join(f"{name} {value}" for name, value in known.items()) or "-"
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, Method):
-        return describe(value)
-    return ", ".join(map(_short, value)) if isinstance(value, list | tuple) else str(to_plain(value))
-
-
-def _describe(config: dict[str, Any], selected: Sequence[dict[str, Any] | None]) -> str:
-    kept = [one for one in selected if one is not None]
-    if not config.get("train", True) or not kept:
-        return f"{short_source(config['model']['name'])}, as it is"
-    usual = options_of(Head)
-    options = {k: v for k, v in config["model"].items() if k != "name" and (k not in usual or v != usual[k])}
-    network = ", ".join([short_source(config["model"]["name"]), *(f"{k}={v}" for k, v in options.items())])
-    first = config.get("pretrain")
-    steps = ", ".join(str(one["step"]) for one in kept)
-    before = f"; pre-trained on {short_source(first['data']['name'])}: {_describe_training(first)}" if first else ""
-    return f"{network}{before}; {_describe_training(config)}; kept step {steps} by {kept[0]['rule']}"
-
-
-def _describe_training(config: dict[str, Any]) -> str:
-    recipe, objective = config["recipe"], config["objective"]
-    options = ", ".join(f"{name} {_short(value)}" for name, value in objective.items() if name != "name")
-    method = f"{objective['name']} ({options})" if options else objective["name"]
-    part = " of the head alone" if recipe.get("part") == "head" else ""
-    plateau = recipe.get("until") == "plateau"
-    length = f"at most {recipe['epochs']} epochs until a plateau, steps" if plateau else f"{recipe['steps']} steps"
-    return f"{method}, {recipe['optimiser']} lr {recipe['lr']:g}, {length}{part} of {recipe['batch']} samples a domain"
