@@ -50,7 +50,7 @@ class Counting(nn.Module):
 
 def test_a_row_for_every_sample(tmp_path: Path) -> None:
     (rows,) = run_probe(Clean(), Counting(), DOMAIN, EvidenceStore(tmp_path), model_name="m", seed=3)
-    assert rows.table.column_names == ["id", "label", "prediction", "correct", "seconds"]
+    assert rows.table.column_names == ["id", "label", "prediction", "correct", "seconds", "confidence"]
     assert rows["id"].tolist() == DOMAIN.ids.tolist()
     assert np.array_equal(rows["correct"], rows["prediction"] == DOMAIN.labels)
     assert rows["correct"].mean() == pytest.approx(0.9, abs=0.03)

@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -301,3 +302,21 @@ def test_imported_logs(tmp_path: Path) -> None:
     assert (within.gained, within.lost) == (["40"], ["0", "20"])
     assert within.difference.value == pytest.approx(-0.25)
     assert any("can't be checked" in note for note in found.pairs[0].notes)
+
+
+def test_samples_are_not_named_where_a_run_hides_them(before: Run, after: Run, tmp_path: Path) -> None:
+    hidden = replace(after, record={**after.record, "images": False, "id_key": "00ff"})
+    ids = {sample for one in before.evidence for sample in one["id"].tolist()}
+    for found in (sp.compare(before, hidden), sp.compare(before, after, images=False)):
+        found.export(tmp_path)
+        written = [path for path in tmp_path.rglob("*") if path.suffix in (".html", ".json", ".csv", ".md", ".tex")]
+        assert written
+        text = "\n".join(path.read_text() for path in written) + json.dumps(found.to_json())
+        assert not [sample for sample in ids if sample in text]
+        # the same sample has the same name everywhere, so that rows can still be followed
+        assert any("#" in name for line in found.pairs[0].lines for name in line.ids)
+
+
+def test_a_radius_that_nothing_reaches_is_no_requirement(before: Run, after: Run) -> None:
+    with pytest.raises(UsageError, match=r"'certified@9>=baseline' says nothing: not one sample"):
+        sp.compare(before, after, require="certified@9>=baseline")

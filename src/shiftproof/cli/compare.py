@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shiftproof.cli.junit import check_junit, write_junit
-from shiftproof.cli.options import EXIT_FAILED, AsJson, Junit, names_of, numbers_of
-from shiftproof.cli.show import say, show_json, show_outcomes, show_page_table
+from shiftproof.cli.lines import tell
+from shiftproof.cli.options import EXIT_FAILED, AsJson, Junit, NoImages, Verbose, names_of, numbers_of
+from shiftproof.cli.show import STYLES, say, show_json, show_outcomes, show_page_table
 
 if TYPE_CHECKING:
     from shiftproof.report.comparison import ModelPair
@@ -61,6 +62,8 @@ def command(
         ),
     ] = None,
     junit: Junit = None,
+    verbose: Verbose = False,
+    no_images: NoImages = False,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Folder for compare.html, compare.json, tables and figures.", show_default="none"),
@@ -90,30 +93,39 @@ def command(
         require=require or (),
         shared_samples=shared_samples,
         any_certificate=any_certificate,
+        images=not no_images,
     )
     written = [] if out is None else found.export(out)
     if json:
         show_json(found.to_json() | ({"written": [str(path) for path in written]} if written else {}))
     else:
-        _show(found, written)
+        _show(found, written, verbose)
         show_outcomes(found.outcomes)
     write_junit(junit, found.junit())
     if not found.met:
         raise typer.Exit(EXIT_FAILED)
 
 
-def _show(found: Comparison, written: list[Path]) -> None:
-    """For each pair of models the differences, samples that changed, and what was left out."""
-    from shiftproof.report.comparison.report import METHOD
+def _show(found: Comparison, written: list[Path], verbose: bool) -> None:
+    """For each pair of models what is better, worse and not decided; `verbose` shows every difference and some ids."""
+    from shiftproof.report.comparison.report import METHOD, verdict_badges
     from shiftproof.report.comparison.tables import difference_table
 
     for pair in found.pairs:
         say(f"\n{pair.title}", "bold")
-        show_page_table(difference_table(pair))
-        _show_changed(pair)
-        for text in (*pair.notes, *(f"not compared: {one}" for one in pair.left_out)):
-            say(text)
-    say(f"\n{METHOD[0]}\n{METHOD[1]}")
+        if verbose:
+            show_page_table(difference_table(pair))
+            _show_changed(pair)
+        for badge in verdict_badges(pair):
+            tell(badge.word, badge.text, STYLES[badge.level])
+        for text in pair.notes:
+            tell("note", text)
+        for text in pair.left_out:
+            tell("left out", text)
+    if verbose:
+        say(f"\n{METHOD[0]}\n{METHOD[1]}")
+    else:
+        say("Every difference with its interval, and samples that changed: --verbose, or --out DIR for a page.")
     if written:
         say(f"\nwritten to {written[0].parent}: {written[0].name}, compare.json, tables/samples.csv, tables/, figures/")
 

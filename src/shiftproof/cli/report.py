@@ -49,4 +49,18 @@ def command(
     if json:
         show_json({"written": [str(path) for path in written]})
     else:
-        typer.echo("\n".join(str(path) for path in written))
+        typer.echo(_told(written))
+
+
+def _told(written: list[Path]) -> str:
+    """What was written: tables and figures counted, everything else by name, the page last."""
+    folders = {"tables": 0, "figures": 0}
+    others = []
+    for path in written:
+        if path.parent.name in folders:
+            folders[path.parent.name] += 1
+        else:
+            others.append(path)
+    inside = {path.parent for path in written if path.parent.name in folders}
+    lines = [f"{folders[folder.name]} files in {folder}" for folder in sorted(inside)]
+    return "\n".join([*lines, *map(str, sorted(others, key=lambda path: path.suffix == ".html"))])

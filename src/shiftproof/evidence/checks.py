@@ -13,6 +13,8 @@ from shiftproof.types import Finding
 
 __all__ = ["constant_findings", "counterfactual_findings", "unsound_findings"]
 
+NEARLY_ALL, EXCESS, FEW = 0.9, 0.3, 20
+"""One answer to such a part of samples, that much more often than it is the label, says little; of so many samples."""
 MOST = 0.9
 """A model of which fewer samples keep their class elsewhere has learned what differs there."""
 
@@ -29,6 +31,22 @@ def constant_findings(evidence: Evidence) -> Iterator[Finding]:
                     f"{part[0].model_title}: {title}{which} gives one answer to every sample of {', '.join(constant)}"
                 )
                 yield Finding("warn", "constant-answer", f"{message}, so that its robustness there means nothing")
+            for one in part if probe == "clean" else ():
+                count = 0 if one.domain in constant else _same_answers(one)
+                if count:
+                    message = f"{part[0].model_title}: {title} gives one and the same answer to {count} of {len(one)}"
+                    message = f"{message} samples of {one.domain}, far more than have that label"
+                    yield Finding("warn", "constant-answer", f"{message}: its robustness there says little")
+
+
+def _same_answers(one: Measurement) -> int:
+    """How many samples get the commonest answer, if nearly all do and labels do not explain it; or 0."""
+    if "prediction" not in one or "label" not in one or len(one) < FEW:
+        return 0
+    answers, counts = np.unique(one["prediction"], return_counts=True)
+    most = int(counts.max())
+    labelled = int((one["label"] == answers[counts.argmax()]).sum())
+    return most if most >= NEARLY_ALL * len(one) and labelled <= most - EXCESS * len(one) else 0
 
 
 def _is_constant(one: Measurement) -> bool:

@@ -135,12 +135,13 @@ def _bar(label: str, total: int, done: int) -> Iterator[Progress]:
     from rich.progress import Progress as RichProgress
 
     columns = (
-        TextColumn("{task.description}"),
+        # names may have brackets
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", style="dim"),
+        TextColumn("{task.fields[note]}", style="dim", markup=False),
     )
     with RichProgress(*columns, console=Console(stderr=True)) as bars:
         task = bars.add_task(label, total=total, completed=done, note="")

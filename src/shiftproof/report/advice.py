@@ -26,11 +26,11 @@ _LEAKS = Advice(
 )
 _MASKED = Advice(
     "Gradients do not show the way to mistakes that exist, so that accuracy under attack may be far too high.",
-    "Trust certificates before attacks here; attack with `ensemble`, which also searches without gradients.",
+    "Trust certificates before attacks here; attack with ensemble, which also searches without gradients.",
 )
 _SHORT = Advice(
     "What survives this attack may fall to a longer one: the accuracy under attack is an upper limit.",
-    "Give `--steps` and restarts, or a larger `--budget`, before you compare with published figures.",
+    "Give --steps and restarts, or a larger --budget, before you compare with published figures.",
 )
 _INPUTS = Advice(
     "eps, sigma and radii are stated for images in [0, 1]; of other inputs they mean something else.",
@@ -38,7 +38,7 @@ _INPUTS = Advice(
 )
 _FEW = Advice(
     "The interval is wider than a difference that matters: it may be lost or not.",
-    "Measure more samples (a larger `--limit`, or none), of groups more groups.",
+    "Measure more samples (a larger --limit, or none), of groups more groups.",
 )
 _STATE = Advice(
     "The same input gets different answers, so that neither attacks nor certificates are about one function.",
@@ -77,15 +77,15 @@ _ADVICE = {
     ),
     "sandwich-broken": Advice(
         "A sample was certified and yet overturned: a certificate, the attack or the evidence is wrong.",
-        "Run `shiftproof verify` on this folder, and do not use its certificates before that is explained.",
+        "Run shiftproof verify on this folder, and do not use its certificates before that is explained.",
     ),
     "shift-order-broken": Advice(
         "A guarantee around a domain exceeds what was really found there, which can't be.",
-        "Run `shiftproof verify` on this folder.",
+        "Run shiftproof verify on this folder.",
     ),
     "sandwich-untested": Advice(
         "No attack tried to overturn what is certified here.",
-        "Run `shiftproof verify`, which attacks inside certified balls.",
+        "Run shiftproof verify, which attacks inside certified balls.",
     ),
     "unsound": Advice(
         "The rule is shown as published and proves nothing; its figures are nowhere counted as certified.",

@@ -10,6 +10,7 @@ import numpy as np
 
 from shiftproof.display.axes import Axis, numbers_axis, share_axis
 from shiftproof.display.chart import SOURCE_DASH, Chart, Key, Panel, style_of, styles_by_role
+from shiftproof.display.draw import PALETTE
 from shiftproof.display.marks import Band, Dots, Line, Mark, Style
 from shiftproof.evidence.certified import curve_band, envelope
 from shiftproof.report.certified import Series
@@ -46,6 +47,9 @@ def certified_chart(name: str, series: Sequence[Series], targets: Sequence[str] 
     radii = radius_grid(series)
     x, y = radius_axis(series[0], radii), share_axis("certified accuracy")
     names, styles, keys = _styles(series, targets)
+    # colours alone do not tell so many apart
+    many = len({model for model, _ in names}) > len(PALETTE)
+    order = list(dict.fromkeys(names))
     several = len({one.domain for one in series} & set(targets)) > 1
     roles = list(dict.fromkeys(role for _, role in names))
     marks = list[Mark]()
@@ -58,9 +62,9 @@ def certified_chart(name: str, series: Sequence[Series], targets: Sequence[str] 
             marks.append(Dots(points, style, (model, role), hints, size=3))
             continue
         marks.append(Dots(points[::3], style, (model, role), hints[::3], hidden=True))
-        if several:
+        if several or many:
             # dots of different lines stand apart where the lines lie on each other
-            begin = (_APART // 3) * roles.index(role) % _APART
+            begin = (_APART // 3) * roles.index(role) % _APART if several else order.index((model, role)) % _APART
             marks.append(Dots(points[begin::_APART], style, (model, role), size=4))
     words = f"Certified accuracy by radius{': solid on the unseen domain, dashed on sources' if targets else ''}."
     if several:
@@ -99,10 +103,15 @@ def _styles(
         looks = {role: Style(None, _DASHES[place % len(_DASHES)]) for place, role in enumerate(roles)}
     alone = several and len(models) == 1
     styles = {
-        (model, role): looks[role] if alone else replace(looks[role], colour=colours[model].colour)
+        (model, role): looks[role]
+        if alone
+        else replace(
+            looks[role], colour=colours[model].colour, shape=looks[role].shape if several else colours[model].shape
+        )
         for model, role in names
     }
-    keys = [] if alone else [Key(model, colours[model]) for model in models]
+    many: Literal["both", "line"] = "both" if len(models) > len(PALETTE) else "line"
+    keys = [] if alone else [Key(model, colours[model], many) for model in models]
     if len(roles) > 1:
         shown: Literal["both", "line"] = "both" if several else "line"
         keys += [Key(role, looks[role] if alone else replace(looks[role], colour=None), shown) for role in roles]

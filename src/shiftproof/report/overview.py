@@ -129,13 +129,19 @@ class Overview:
     def place(self) -> Heading:
         """The head of the first column: where the figures are of."""
         places = self.targets or self.sources
-        role = "unseen" if self.targets else "source"
+        # without a target nobody said what was trained on
+        role = "unseen" if self.targets else "measured"
         of_several = f"worst of {len(places)} {'targets' if self.targets else 'domains'}"
-        counts = {one.there.n for row in self.rows for one in row.figures.values()}
+        counts = self._counts
         count = [f"n = {next(iter(counts)):,}"] if len(counts) == 1 else []
         if len(self.domains) == 1:
             return Heading(f"on {self.domains[0]}", (of_several if len(places) > 1 else role, *count))
         return Heading(of_several, tuple(count))
+
+    @property
+    def _counts(self) -> set[int]:
+        """How many samples figures rest on."""
+        return {one.there.n for row in self.rows for one in row.figures.values()}
 
     @property
     def words(self) -> list[str]:
@@ -170,7 +176,8 @@ class Overview:
                 yield from [Cell("-")] * (2 if lost else 1)
                 continue
             common = self.common_words(kind)
-            yield figure.cell("; ".join(word for word in figure.words if word not in common), named)
+            count = [f"n = {figure.there.n:,}"] if len(self._counts) > 1 else []
+            yield figure.cell("; ".join([*(word for word in figure.words if word not in common), *count]), named)
             if lost:
                 yield figure.lost_cell()
 

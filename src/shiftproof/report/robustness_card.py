@@ -87,7 +87,7 @@ def card_text(report: Report, model: str, facts: CardFacts) -> str:
         "## What is not promised",
         "\n".join(f"- {markdown_text(one)}" for one in _limits(report, facts)),
         "## How to reproduce it",
-        "\n".join(f"- {name}: {_code(value)}" for name, value in facts.reproduce.items()),
+        "\n".join(f"- {markdown_text(name)}: {_code(value)}" for name, value in facts.reproduce.items()),
     ]
     return card_head(report, model, facts.data, facts.task) + "\n" + "\n\n".join(parts) + "\n"
 

@@ -74,7 +74,10 @@ def _tested(report: Report) -> str:
         counts[one.domain] = max(len(one), counts.get(one.domain, 0))
     places = [
         _places([name for name in names if name in counts], counts, role)
-        for names, role in ((report.targets, "unseen"), (report.sources, "source"))
+        for names, role in (
+            (report.targets, "unseen"),
+            (report.sources, "source" if report.targets or report.trained_here else "measured"),
+        )
         if any(name in counts for name in names)
     ]
     models, seeds = len(report.models), len([one for one in report.evidence.distinct("train_seed") if one is not None])

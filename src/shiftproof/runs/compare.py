@@ -7,12 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from shiftproof.errors import UnknownName, UsageError
-from shiftproof.evidence import Evidence
+from shiftproof.evidence import Evidence, Measurement
 from shiftproof.execution import as_list
 from shiftproof.report.comparison import ModelPair, judge_relative, lines_of, pair_evidence
 from shiftproof.report.comparison.pairing import MEASURED, OtherSamples
-from shiftproof.report.comparison.settings import differing_keys, told
+from shiftproof.report.comparison.settings import differing_keys, options_in, told
+from shiftproof.report.privacy import SampleNames
 from shiftproof.report.requirements import CLAIMS, ComparedOutcome, Outcome, Requirement
 from shiftproof.runs.comparison import Comparison
 from shiftproof.runs.run import Run, open_run
@@ -33,6 +36,7 @@ def compare(
     require: Any = (),
     shared_samples: bool = False,
     any_certificate: bool = False,
+    images: bool = True,
 ) -> Comparison:
     """Compare models of other runs with those of a baseline, sample by sample.
 
@@ -50,6 +54,7 @@ def compare(
         shared_samples: Compare the samples that both runs measured, where these are not all.
         any_certificate: Pair certificates in the same norm and units, whatever their noise, votes and alpha: what is
             guaranteed is guaranteed either way, but the difference is then not of the models alone.
+        images: Whether samples are called by their ids; not if one of the runs was made without images.
 
     >>> sp.compare("runs/before", "runs/after", require=["clean>=baseline-0.02"]).rows  # doctest: +SKIP
     """
@@ -81,7 +86,7 @@ def compare(
                 raise UsageError(f"{first} would be compared with itself; name another with --model {first}=OTHER")
             pair = _compare_models(runs[0], run, (names[0], first, name, second), chosen, options, radii, also)
             # models that nobody paired are named once
-            pairs.append(replace(pair, left_out=(*pair.left_out, *alone)))
+            pairs.append(_without_ids(replace(pair, left_out=(*pair.left_out, *alone)), runs, images))
             alone = []
             compared.append(run)
     for pair, run in zip(pairs, compared, strict=True):
@@ -94,6 +99,16 @@ def compare(
             else:
                 outcomes.append(replace(one.judge(evidence, places), model=title))
     return Comparison(tuple(runs), tuple(pairs), tuple(outcomes))
+
+
+def _without_ids(pair: ModelPair, runs: Sequence[Run], images: bool) -> ModelPair:
+    """The pair with hashed ids, where samples are not to be named, by the key of the run that hides them."""
+    private = [run for run in runs if not run.record.get("images", True)]
+    if images and not private:
+        return pair
+    names = SampleNames(True, str((private or runs)[0].record.get("id_key") or ""))
+    lines = [replace(one, ids=np.array([names.of(str(name)) for name in one.ids], object)) for one in pair.lines]
+    return replace(pair, lines=lines)
 
 
 def _compare_models(
@@ -132,6 +147,7 @@ def _compare_models(
         *(["Both are the same weights: what differs is chance of votes and attacks."] if same else []),
         *(f"On {name}, the {count} samples that both measured are compared." for name, count in paired.fewer.items()),
         *_seed_notes(paired.baseline, paired.other),
+        *(_certificate_notes(paired.baseline, paired.other) if options["any_certificate"] else ()),
         *_imported_notes(baseline, run),
     )
     alone = [] if chosen else _domains_alone(here, there, common)
@@ -234,6 +250,19 @@ def _same_weights(baseline: Run, first: str, run: Run, second: str) -> bool:
         weights = one.record["fingerprints"]["weights"]
         known.append([weights.get(member.key) for member in one.study.members if member.name == name])
     return known[0] == known[1] and bool(known[0]) and None not in known[0]
+
+
+def _certificate_notes(here: Evidence, there: Evidence) -> list[str]:
+    """In which options certificates differ that were compared all the same."""
+    found = dict[str, None]()
+    for one, other in zip(here.where(probe="certify"), there.where(probe="certify"), strict=False):
+        if keys := differing_keys(_options_of(one), _options_of(other)):
+            found[f"Certificates differ in more than the model, in the baseline and the other: {told(keys)}."] = None
+    return list(found)
+
+
+def _options_of(one: Measurement) -> dict[str, Any]:
+    return {**options_in(one.setting), "alpha": one.fact("alpha")}
 
 
 def _seed_notes(here: Evidence, there: Evidence) -> list[str]:

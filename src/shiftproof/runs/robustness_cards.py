@@ -8,7 +8,7 @@ from typing import Any
 from shiftproof.errors import UnknownName
 from shiftproof.evidence import slug
 from shiftproof.report import Report
-from shiftproof.report.privacy import short_command, short_source
+from shiftproof.report.privacy import short_source
 from shiftproof.report.robustness_card import CardFacts, card_text, report_of_model
 from shiftproof.runs.spec import Study
 
@@ -51,7 +51,7 @@ def _facts(
     measured = report.evidence.where(model=model).distinct("domain")
     packages = record["environment"]["packages"]
     reproduce = {
-        **({"command": short_command(command)} if command else {}),
+        **({"command": report.facts["run again"]} if command and "run again" in report.facts else {}),
         "run": f"{study.name}, hash {record['hash']}",
         **({"date": report.facts["date"]} if "date" in report.facts else {}),
         "model": str(report.facts.get(f"model {model}", "")),

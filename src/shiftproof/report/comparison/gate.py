@@ -26,6 +26,10 @@ def judge_relative(
             known = f"; compared are {there}" if there else ""
             raise UsageError(f"{requirement.text!r}: nothing of the kind was compared on {domain}{known}")
         meant += here
+    if requirement.metric == "certified" and not any(one.other.value or one.baseline.value for one in meant):
+        where = ", ".join(dict.fromkeys(one.domain for one in meant))
+        message = f"not one sample of {where} is certified within that radius, by neither model"
+        raise UsageError(f"{requirement.text!r} says nothing: {message}; choose a smaller one")
     worst = min if requirement.sign == ">=" else max
     line = worst(meant, key=lambda one: compared(requirement, one.difference))
     return ComparedOutcome(

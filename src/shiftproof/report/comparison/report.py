@@ -20,7 +20,7 @@ from shiftproof.report.section import Badge, Badges, Card, Facts, Section
 from shiftproof.report.sections.requirements import Requirements
 from shiftproof.report.tables import Table, points
 
-__all__ = ["METHOD", "ComparisonReport", "comparison_report"]
+__all__ = ["METHOD", "ComparisonReport", "comparison_report", "verdict_badges"]
 
 METHOD = (
     "Differences are the other less the baseline, in points (of radii: in their units), on the same samples. Their "
@@ -106,7 +106,7 @@ class _Summary(_PairSection):
         """For each pair what is better, what is worse, what is not decided, and what was left out."""
         return [
             Card(
-                [Badges([*_verdict_badges(pair), *(Badge("warn", "left out", f"{text}.") for text in pair.left_out)])],
+                [Badges([*verdict_badges(pair), *(Badge("warn", "left out", f"{text}.") for text in pair.left_out)])],
                 pair.notes,
                 pair.title,
             )
@@ -183,7 +183,7 @@ def count_verdicts(pair: ModelPair) -> dict[str, int]:
     return {name: sum(line.verdict == name for line in pair.lines) for name in _LEVELS}
 
 
-def _verdict_badges(pair: ModelPair) -> list[Badge]:
+def verdict_badges(pair: ModelPair) -> list[Badge]:
     """What is better and what is worse, by domain, targets first; of what is not decided, how many."""
     badges = []
     for verdict, level in _LEVELS.items():

@@ -60,7 +60,7 @@ class ModelPair:
 def difference_table(pair: ModelPair) -> Table:
     """A row for each measure, a column for each domain: the difference, its interval, both figures, who changed."""
     counts = {line.domain: line.difference.n for line in reversed(pair.lines)}
-    headings = [Heading("the other less the baseline")]
+    headings = [Heading("baseline -> other")]
     for domain in pair.domains:
         unseen = domain in pair.targets
         role = "unseen" if unseen else "source"
@@ -91,7 +91,7 @@ def _cell(line: Line | None) -> Cell:
     decided = line.verdict if line.verdict != "undecided" else "not decided"
     below = (
         f"{form(found.low)} to {form(found.high)}",
-        f"{figure(line.baseline.value)} to {figure(line.other.value)}",
+        f"{figure(line.baseline.value)} -> {figure(line.other.value)}",
         f"{len(line.gained)} {up}, {len(line.lost)} {down}",
         *(text for text in (seen_note(line.seen), line.note) if text),
     )

@@ -20,7 +20,7 @@
       button.title = "sort by this column";
       button.append(...head.childNodes);
       head.append(button);
-      button.addEventListener("click", () => {
+      head.addEventListener("click", () => {
         // names from A, figures from the largest
         const rows = [...body.rows], first = figure(rows[0].cells[place]);
         const falling = head.ariaSort ? head.ariaSort === "ascending" : typeof first === "number";

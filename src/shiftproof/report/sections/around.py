@@ -39,6 +39,8 @@ _COLUMNS = (
     "confidence",
     "n",
 )
+_WORTH = 0.01
+"""A guarantee of less is none for a sentence."""
 _DRAW_COLUMNS = ("model", "domain", "certificate", "norm", "bound", "eps", "guaranteed", "confidence", "n")
 _ONE_DRAW = (
     "Another classifier than the vote: the model under a single draw of the noise. The larger of two bounds, each at "
@@ -195,6 +197,8 @@ def headline(series: Sequence[ShiftSeries]) -> str:
         return ""
     round_ones = [eps for eps in nice_distances([first]) if 0 < eps <= first.ends / 2]
     eps = round_ones[-1] if round_ones else float(rounded_down(first.ends / 2))
+    if float(first.at(eps)) < _WORTH:
+        return ""
     return f"{f'{first.model}: ' if len({one.model for one in series}) > 1 else ''}{first.sentence(eps)}"
 
 

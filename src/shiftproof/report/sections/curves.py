@@ -75,8 +75,8 @@ class Curves(Section):
         return [
             f"{note}A certified line is a guarantee: no attack, of whatever kind, goes below it. An attacked line is "
             "what was found: a better attack may go lower. The accuracy of the same classifier under the worst attack "
-            "lies between the two; lines of different classifiers have no order. Click a name in the legend to hide "
-            "or show its lines."
+            "lies between the two; lines of different classifiers have no order. Certified lines of a vote fall to 0 "
+            "where so many votes can certify no more. Click a name in the legend to hide or show its lines."
         ]
 
     def _records(self, scale: _Scale) -> Iterator[list[Any]]:
@@ -136,7 +136,7 @@ class Curves(Section):
             style, of = styles[one.model], (one.model, _CERTIFIED)
             points = list(zip(radii.tolist(), one.curve(radii).tolist(), strict=True))
             named = f"{one.model}, certified{f' by {one.name}' if several else ''}"
-            hints = [f"{named} within {one.radius_words(r)}: {share:.1%}" for r, share in points]
+            hints = [f"{named} on {domain}, {one.radius_words(r)}: {share:.1%}" for r, share in points]
             yield Band(_band(one, radii, len(scale.certified)), replace(style, opacity=0.12), of, "before"), _CERTIFIED
             yield Line(points, style, of, "before"), _CERTIFIED
             yield Dots(points[::2], style, of, hints[::2], hidden=True), _CERTIFIED
@@ -154,7 +154,7 @@ class Curves(Section):
             found = [(m.size, m.at(domain), m.title) for m in (*before, *attacks) if domain in m.samples]
             found.sort(key=lambda one: one[0])
             style, of = replace(styles[model], dash=_LOOKS[kind].dash), (model, kind)
-            hints = [f"{model}, {title}: {e.format()}" for _, e, title in found]
+            hints = [f"{model} on {domain}, {title}: {e.format()}" for _, e, title in found]
             points = [(size, e.value) for size, e, _ in found]
             yield Line(points, replace(style, width=1.5), of), kind
             bars = [(size, e.low, e.high) for size, e, _ in found]

@@ -51,9 +51,12 @@ class SideBySide:
         """On which samples the rows stand, if these are not all."""
         if not self.beyond or not self.rows:
             return ""
-        first = self.rows[0].accuracy
-        shown = {domain: count for domain, count in self.beyond.items() if domain in first}
-        counts = ", ".join(f"{domain} {first[domain].n} of {count}" for domain, count in shown.items())
+        sizes = {
+            domain: sorted({row.accuracy[domain].n for row in self.rows if domain in row.accuracy})
+            for domain in self.beyond
+        }
+        shown = {domain: " or ".join(map(str, some)) for domain, some in sizes.items() if some}
+        counts = ", ".join(f"{domain} {some} of {self.beyond[domain]}" for domain, some in shown.items())
         return (
             f"Every row is of the samples that all probes measured ({counts}), the first of one order; accuracy "
             "on samples as they are was measured on all"
@@ -131,11 +134,15 @@ def side_by_side(evidence: Evidence, sources: Sequence[str], targets: Sequence[s
     whole, evidence = evidence, shared_rows(evidence)
     domains = (*sources, *targets)
     rows = []
-    for model in evidence.distinct("model"):
+    models = evidence.distinct("model")
+    for model in models:
         lines = (line_of(one, sources, targets, seed) for one in measures_of(evidence.where(model=model), model))
         rows += [line for line in lines if line is not None]
-    counts, shared = ({domain: _samples_of(some, domain) for domain in domains} for some in (whole, evidence))
-    beyond = {domain: count for domain, count in counts.items() if count != shared[domain]}
+    beyond = {}
+    for domain in domains:
+        sizes = {model: (len(_samples_of(one, model, domain)) for one in (whole, evidence)) for model in models}
+        if any(measured != shared for measured, shared in sizes.values()):
+            beyond[domain] = len({sample for model in models for sample in _samples_of(whole, model, domain)})
     return SideBySide(tuple(sources), tuple(targets), rows, beyond)
 
 
@@ -152,9 +159,9 @@ def line_of(measure: Measure, sources: Sequence[str], targets: Sequence[str], se
     return Line(measure, {domain: measure.at(domain) for domain in places}, lost)
 
 
-def _samples_of(evidence: Evidence, domain: str) -> int:
-    """How many samples of a domain any probe measured."""
-    return len({sample for one in evidence.where(domain=domain) for sample in one["id"].tolist()})
+def _samples_of(evidence: Evidence, model: str, domain: str) -> set[str]:
+    """The samples of a domain that any probe measured of a model."""
+    return {sample for one in evidence.where(model=model, domain=domain) for sample in one["id"].tolist()}
 
 
 @SECTIONS.register("measures")

@@ -42,10 +42,9 @@ class Verdict(Section):
     def cards(self) -> list[Card]:
         """A paragraph for each of one or two models; of more the table says it better. Then the story in short."""
         report, story = self.report, self.report.story
-        lead = report.verdict if len(report.models) <= 2 else report.doubts
         badges = [Badge("next", "tested", f"{story.tested}.")]
         told = {"holds": story.holds, "guaranteed": story.guaranteed}
-        badges += [Badge("pass", name, f"{sentence}.") for name, some in told.items() for sentence in some]
+        badges += [Badge("pass", name, f"{sentence.rstrip('.')}.") for name, some in told.items() for sentence in some]
         badges += [Badge(one.level, one.level, f"{one.message}.") for one in story.suspicious]
         if story.untold:
             badges.append(Badge("warn", "more", f"{story.untold} more kinds of findings stand below."))
@@ -53,7 +52,10 @@ class Verdict(Section):
             checks = f"{story.passed} check{'s' if story.passed != 1 else ''} passed."
             badges.append(Badge("pass", "pass", checks))
         steps = [Badge("next", "next", _step(one)) for one in report.steps()]
-        return [Card([Badges([*badges, *steps])], lead=lead)]
+        cards = [Card([Badges([*badges, *steps])], lead=report.doubts)]
+        if len(report.models) <= 2 and report.verdict:
+            cards.append(Card(lead=report.verdict, heading="The same in sentences", folded=True))
+        return cards
 
     def to_json(self) -> list[str]:
         """The sentences."""
