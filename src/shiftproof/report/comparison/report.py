@@ -194,10 +194,12 @@ def verdict_badges(pair: ModelPair) -> list[Badge]:
         several = {domain: lines for domain, lines in by_domain.items() if lines}
         if several and verdict == "undecided":
             counts = ", ".join(f"{len(lines)} on {domain}" for domain, lines in several.items())
-            badges.append(Badge(level, "not decided", f"Of {len(pair.lines)} differences {counts}."))
+            badges.append(Badge(level, "undecided", f"Of {len(pair.lines)} differences {counts}."))
         elif several:
-            listed = "; ".join(f"{domain}: {', '.join(map(_named, lines))}" for domain, lines in several.items())
-            badges.append(Badge(level, verdict, f"On {listed}."))
+            badges += [
+                Badge(level, verdict, f"On {domain}: {'; '.join(map(_named, lines))}.")
+                for domain, lines in several.items()
+            ]
     return badges
 
 
