@@ -237,11 +237,14 @@ def test_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
 
 
 def _reports(run: Call, folder: Path) -> None:
-    _, out, _ = run("report", folder, "--format", "csv,latex")
-    tables = ("measures", "accuracy", "corrupted", "certified", "radius-gap", "around", "one-draw", "mixes")
-    assert [Path(line).name for line in out.split()] == [
+    _, out, _ = run("report", folder, "--format", "csv,latex", "--json")
+    first = ("overview", "measures", "curves", "accuracy", "classes", "mistakes", "calibration")
+    tables = (*first, "corrupted", "certified", "radius-gap", "around", "one-draw", "mixes")
+    assert [Path(path).name for path in json.loads(out)["written"]] == [
         f"{table}.{suffix}" for table in tables for suffix in ("csv", "tex")
     ]
+    _, out, _ = run("report", folder, "--format", "html,latex")
+    assert out.splitlines() == [f"{len(tables)} files in {folder / 'tables'}", str(folder / "report.html")]
 
 
 def test_lists(run: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shiftproof.evidence import Evidence, Measurement
+from shiftproof.evidence import Evidence, Measurement, worst_seen
 from shiftproof.types import FloatArray, IntArray
 
 __all__ = ["ClassAnswers", "answers_by_class"]
@@ -18,13 +18,15 @@ class ClassAnswers:
     """How often samples of each class got each answer: `counts[label, answer]`, summed over training seeds.
 
     `domain` is a target, or "sources" for all of them together. The last column of `counts` are answers that are none
-    of the classes: of a classifier that abstains, or has more outputs.
+    of the classes: of a classifier that abstains, or has more outputs. `seen` is whether the model was trained on the
+    samples: no | unknown | yes.
     """
 
     model: str
     domain: str
     classes: tuple[str, ...]
     counts: IntArray
+    seen: str = "no"
 
     @property
     def samples(self) -> IntArray:
@@ -55,7 +57,8 @@ def answers_by_class(
         for name, domains in places.items():
             rows = [one for one in part if one.domain in domains and "label" in one and "prediction" in one]
             if rows and len(classes) > 1:
-                found.append(ClassAnswers(part[0].model, name, tuple(classes), _counts(rows, len(classes))))
+                counts, seen = _counts(rows, len(classes)), worst_seen(one.seen_in_training for one in rows)
+                found.append(ClassAnswers(part[0].model, name, tuple(classes), counts, seen))
     return found
 
 

@@ -251,8 +251,8 @@ class Run:
                 self.evidence, study.published, study.only_target, times_of(read_not_run(self.folder))
             ),
             sweeps=sweeps_of(study),
-            # a page does not depend on where its folder lies
-            steps=lambda: next_steps(self, folder=Path(self.folder.resolve().name)),
+            # a page does not depend on where its folder lies and what it is called
+            steps=lambda: next_steps(self, folder=Path("RUN")),
             trained_here=all(spec.train for spec in study.models.values()),
         )
 

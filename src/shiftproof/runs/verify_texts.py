@@ -80,9 +80,8 @@ def check_report(run: Run, measured: Sequence[Domain] = ()) -> Iterator[Finding]
 
 def _derive(run: Run, formats: Sequence[str], lost: Sequence[Domain] = (), *, images: bool = True) -> dict[str, bytes]:
     """What a report writes, by name, with the pictures of samples that are there and those that are `lost`."""
-    with tempfile.TemporaryDirectory() as parent:
-        # a page names its folder in the commands that it advises
-        scratch = Path(parent) / run.folder.resolve().name
+    with tempfile.TemporaryDirectory() as empty:
+        scratch = Path(empty)
         for path in (path for kind in _READ for path in run.folder.glob(kind)):
             write_atomically(scratch / path.relative_to(run.folder), path.read_bytes())
         keep_distances(scratch, read_distances(run.folder))

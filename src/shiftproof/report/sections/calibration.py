@@ -15,7 +15,18 @@ from shiftproof.report.tables import Cell, Heading, Records, Row, Table, points_
 
 __all__ = ["CalibrationTable"]
 
-_COLUMNS = ("model", "domain", "confidence", "accuracy", "too_sure", "low", "high", "calibration_error", "n")
+_COLUMNS = (
+    "model",
+    "domain",
+    "confidence",
+    "accuracy",
+    "too_sure",
+    "low",
+    "high",
+    "calibration_error",
+    "n",
+    "seen_in_training",
+)
 _SIDE = 250
 
 
@@ -46,7 +57,8 @@ class CalibrationTable(Section):
             tint = one.domain in self.report.targets
             rows.append(Row([self.report.row_name(one.model, one.domain), *cells], tint=tint))
             e = one.too_sure
-            records.append([one.model, one.domain, sure, accuracy, e.value, e.low, e.high, one.error, e.n])
+            known = [one.error, e.n, one.rows.seen_in_training]
+            records.append([one.model, one.domain, sure, accuracy, e.value, e.low, e.high, *known])
         return [Table("calibration", heads, rows, Records(_COLUMNS, records))]
 
     def charts(self) -> list[Chart]:

@@ -95,10 +95,11 @@ class Classes(Section):
             for place, name in enumerate(one.classes):
                 for answer, taken in enumerate((*one.classes, "none of them")):
                     count, total = int(one.counts[place, answer]), int(one.samples[place])
-                    yield [one.model, one.domain, name, taken, count, total, count / total if total else None]
+                    share = count / total if total else None
+                    yield [one.model, one.domain, name, taken, count, total, share, one.seen]
 
     def _mistakes(self) -> Table:
-        rows = []
+        rows, records = [], []
         for model, some in self._models.items():
             for one in some:
                 wrong = one.counts[:, : len(one.classes)].copy()
@@ -108,9 +109,11 @@ class Classes(Section):
                     if wrong[label, answer]:
                         share = wrong[label, answer] / one.samples[label]
                         cells = [one.domain, one.classes[label], one.classes[answer], f"{share:.1%}"]
+                        counts = [int(wrong[label, answer]), int(one.samples[label]), float(share)]
+                        records.append([model, *cells[:3], *counts, one.seen])
                         rows.append(Row([*map(Cell, cells)], group=model))
         heads = [Heading("domain"), Heading("class"), Heading("taken for"), Heading("of its samples")]
-        return Table("mistakes", heads, rows)
+        return Table("mistakes", heads, rows, Records(_COLUMNS, records))
 
     def _map(self, place: int, some: Sequence[ClassAnswers]) -> Chart:
         panels: list[Panel] = []
@@ -129,7 +132,7 @@ class Classes(Section):
         return Chart(name, panels, title=title, columns=3 if len(self.report.classes) < 5 else 2)
 
 
-_COLUMNS = ("model", "domain", "class", "answer", "count", "samples", "share")
+_COLUMNS = ("model", "domain", "class", "answer", "count", "samples", "share", "seen_in_training")
 
 
 def _of_model(table: Table, model: str) -> Table:

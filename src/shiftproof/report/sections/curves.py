@@ -23,7 +23,7 @@ __all__ = ["Curves"]
 _POINTS, _BAND_POINTS, _MOST = 80, 9, 400
 """Points of a curve, those of its band where intervals take long, and such intervals in a chart."""
 _SIDE, _LOW = 410, 240
-_COLUMNS = ("model", "domain", "kind", "classifier", "norm", "size", "value", "low", "high")
+_COLUMNS = ("model", "domain", "kind", "classifier", "norm", "size", "value", "low", "high", "seen_in_training")
 _CERTIFIED, _ATTACKED, _VOTE = (
     "certified, guaranteed",
     "attacked, the model itself",
@@ -83,11 +83,22 @@ class Curves(Section):
         radii = radius_grid(scale.certified, _POINTS)
         for one in scale.certified:
             for radius, share in zip(radii.tolist(), one.curve(radii).tolist(), strict=True):
-                yield [one.model, one.domain, "certified", one.classifier, one.norm, radius, share, None, None]
+                yield [
+                    one.model,
+                    one.domain,
+                    "certified",
+                    one.classifier,
+                    one.norm,
+                    radius,
+                    share,
+                    None,
+                    None,
+                    one.seen,
+                ]
         for attack in scale.attacked:
             for domain in attack.samples:
                 e, head = attack.at(domain), [attack.model, domain, "attacked", attack.classifier, attack.norm]
-                yield [*head, attack.size, e.value, e.low, e.high]
+                yield [*head, attack.size, e.value, e.low, e.high, attack.seen_in([domain])]
 
     @cached_property
     def _scales(self) -> list[_Scale]:
