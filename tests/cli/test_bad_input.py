@@ -374,4 +374,4 @@ def test_the_report_says_when_and_of_what_and_prints_whole(run: Call, tmp_path: 
     assert ".scroll { overflow: visible; }" in paper
     # and on a screen cells wrap before a table scrolls: nothing but words for screen readers is kept on one line
     style = page[page.index("<style>") : page.index("</style>")]
-    assert [line.split("{")[0].strip() for line in style.splitlines() if "nowrap" in line] == [".spoken"]
+    assert [line.split("{")[0].strip() for line in style.splitlines() if "nowrap" in line] == [".spoken", ".g-id"]

@@ -196,7 +196,7 @@ def test_what_may_have_been_trained_on_is_said_everywhere(run: Run, manifest: st
         if table.name in ("around.csv", "mixes.csv", "one-draw.csv"):
             # what may have been trained on feeds no guarantee around a domain
             assert "clinic-a" not in table.read_text()
-        elif table.name != "corrupted.csv":
+        elif table.name != "corrupted.csv" and len(table.read_text().splitlines()) > 1:
             assert "unknown" in table.read_text(), table
     code, out, _ = run("certify", *where, "--n", 100)
     assert out.count(note) >= 2
