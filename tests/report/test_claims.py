@@ -47,7 +47,7 @@ def at_most(count: int, share: float, studies: int = STUDIES) -> bool:
 class TestSimulatedStudies:
     """A false verdict is as rare as the confidence says; a planted effect is found."""
 
-    @pytest.mark.parametrize(("seeds", "spread"), [(3, 0.06), (3, 0.0)])
+    @pytest.mark.parametrize(("seeds", "spread"), [(3, 0.06), pytest.param(3, 0.0, marks=pytest.mark.slow)])
     def test_an_effect_no_larger_than_what_matters_is_seldom_supported(self, seeds: int, spread: float) -> None:
         found = verdicts(0.05, seeds=seeds, spread=spread, effect=0.05)
         assert at_most(found["supported"], 0.05)
