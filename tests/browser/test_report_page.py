@@ -165,14 +165,14 @@ def test_a_kind_of_line_can_be_hidden_too(open_tab: Any, path: Path) -> None:
 
 def test_the_value_nearest_to_the_pointer_is_shown(open_tab: Any, path: Path) -> None:
     page = open_tab(path).page
-    dot = page.locator("#curves svg [data-at][aria-label*='plain, attack, l2 0.5']").first
+    dot = page.locator("#curves svg [data-at][aria-label*='plain on sketch, attack, l2 0.5']").first
     dot.scroll_into_view_if_needed()
     box = dot.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     hint = page.locator(".hint")
     assert hint.is_visible()
     # sketch is the first panel: 50 right, 40 of them broken
-    assert re.match(r"plain, attack, l2 0\.5: 10\.0% \(4\.9% to 17\.6%\)", hint.inner_text())
+    assert re.match(r"plain on sketch, attack, l2 0\.5: 10\.0% \(4\.9% to 17\.6%\)", hint.inner_text())
     page.mouse.move(2, 2)
     assert not hint.is_visible()
 

@@ -31,6 +31,8 @@ _VERDICTS = {"supported": "green", "contradicted": "red"}
 
 def show_summary(run: Run, require: Sequence[str] | None, verbose: bool, more: Sequence[tuple[str, str]] = ()) -> None:
     """The whole story of a run; `more` are labels and sentences that a verb has besides."""
+    from shiftproof.report.story import NOTHING
+
     content = run.content()
     if verbose:
         show_details(content)
@@ -49,7 +51,8 @@ def show_summary(run: Run, require: Sequence[str] | None, verbose: bool, more: S
     for sentence in content.story.holds:
         tell("holds", sentence, "green")
     for sentence in content.story.guaranteed:
-        tell("logged" if run.imported else "guaranteed", sentence, "green")
+        style = "yellow" if sentence.startswith(NOTHING) else "green"
+        tell("logged" if run.imported else "guaranteed", sentence, style)
     show_findings_short(content)
     for claim in content.claims:
         tell("claim", f"{claim.verdict}: {claim.id}, {claim.says}", _VERDICTS.get(claim.verdict, "yellow"))

@@ -191,7 +191,7 @@ class Report:
         doubts = (
             [f"What follows can't be trusted as it stands, because checks failed: {', '.join(codes)}."] if codes else []
         )
-        if self._imported:
+        if self.imported:
             doubts.append("What follows was imported: others have measured it, and it can't be checked here.")
         # a robust guess is a guess
         learned = [*shift_findings(self.accuracy, self.labels), *score_findings(self.scores)]
@@ -225,7 +225,8 @@ class Report:
         return sorted(named, key=lambda one: ("fail", "warn", "pass").index(one.level))
 
     @cached_property
-    def _imported(self) -> bool:
+    def imported(self) -> bool:
+        """Whether others have measured any of it."""
         return any(one.fact("imported") for one in self.evidence)
 
     @cached_property
@@ -257,7 +258,7 @@ class Report:
                 '"Seen in training" says whether the model was trained on the very samples that a figure rests on: '
                 "unknown, where no record of its training says so. A gap to such figures can be too large."
             )
-        by = "as was told on import" if self._imported else "by its record"
+        by = "as was told on import" if self.imported else "by its record"
         return f"No figure rests on a sample that the model was trained on, {by}."
 
     def role_of(self, domain: str) -> str:

@@ -16,7 +16,7 @@ from shiftproof.types import Finding
 if TYPE_CHECKING:
     from shiftproof.report.report import Report
 
-__all__ = ["Step", "Story", "story_of"]
+__all__ = ["NOTHING", "Step", "Story", "story_of"]
 
 MOST = 6
 """Findings that are told one by one."""
@@ -24,6 +24,8 @@ ALIKE = 2
 """Of more findings than this with one code, the first is told for all."""
 SEVERAL = 6
 """Domains of one role that are named; of more, how many they are."""
+NOTHING = "nothing"
+"""What a sentence on a guarantee begins with where there is none."""
 NAMED = 4
 """Models that are named; of more, how many they are."""
 
@@ -145,7 +147,7 @@ def _guaranteed(overview: Overview) -> Iterator[str]:
     if len(figures) == 1:
         (figure,) = figures.values()
         if not figure.there.value and figure.measure is not None:
-            yield f"nothing on {figure.domain} within {size_text(figure.measure.size, figure.measure.norm)}"
+            yield f"{NOTHING} on {figure.domain} within {size_text(figure.measure.size, figure.measure.norm)}"
             return
         interval = f"{100 * figure.there.low:.1f} to {100 * figure.there.high:.1f}"
         yield f"{figure.there.value:.1%} ({interval}) of {figure.domain} {_promise(figure)}"

@@ -17,7 +17,7 @@ from shiftproof.report.privacy import short_command
 from shiftproof.report.scores import ScoreRow, ScoreTable
 from shiftproof.report.section import SECTIONS, Badge, Badges, Card, Section
 from shiftproof.report.sections.corrupted import corrupted_of
-from shiftproof.report.story import Step
+from shiftproof.report.story import NOTHING, Step
 from shiftproof.types import Estimate
 
 __all__ = ["Verdict", "score_verdict", "verdict_of"]
@@ -43,8 +43,12 @@ class Verdict(Section):
         """A paragraph for each of one or two models; of more the table says it better. Then the story in short."""
         report, story = self.report, self.report.story
         badges = [Badge("next", "tested", f"{story.tested}.")]
-        told = {"holds": story.holds, "guaranteed": story.guaranteed}
-        badges += [Badge("pass", name, f"{sentence.rstrip('.')}.") for name, some in told.items() for sentence in some]
+        told = {"holds": story.holds, "logged" if report.imported else "guaranteed": story.guaranteed}
+        badges += [
+            Badge("warn" if sentence.startswith(NOTHING) else "pass", name, f"{sentence.rstrip('.')}.")
+            for name, some in told.items()
+            for sentence in some
+        ]
         badges += [Badge(one.level, one.level, f"{one.message}.") for one in story.suspicious]
         if story.untold:
             badges.append(Badge("warn", "more", f"{story.untold} more kinds of findings stand below."))
