@@ -1,5 +1,6 @@
 """Drawings: what a chart's values say stands at the right place, in XML that every viewer reads."""
 
+import json
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -119,23 +120,19 @@ def test_names_are_text_whatever_they_are() -> None:
     assert sum("<script>alert('x')</script>" in (one.text or "") for one in svg.iter()) >= 5
     # what the script looks for: keys, and the marks that are of them
     (key,) = (one.get("data-key") for one in svg.iter() if one.get("data-key"))
-    (of,) = (one.get("data-of") for one in svg.iter() if one.get("data-of"))
-    assert key is not None
-    assert of is not None
-    assert key in of.encode().decode("unicode_escape") or key.strip() != ""
+    (of,) = (one.get("data-of", "") for one in svg.iter() if one.get("data-of"))
+    assert json.loads(of) == [key]
 
 
 def test_a_legend_wraps_before_it_is_cut() -> None:
     styles = style_of(f"a rather long name of model {i}" for i in range(9))
     keys = tuple(Key(name, style, "both") for name, style in styles.items())
     svg = drawn(Dots([(0, 0)], Style(0)), keys=keys)
-    width = float(svg.get("width", 0))
     hits = [one for one in svg.iter(f"{SVG}rect") if one.get("fill") == "transparent"]
     assert len(hits) == 9
     assert len({one.get("y") for one in hits}) > 1
-    assert len({tuple(numbers(one.get("y", ""))) for one in hits}) == 9 or all(
-        float(one.get("x", 0)) + float(one.get("width", 0)) <= max(width, 400) for one in hits
-    )
+    ends = [float(one.get("x", 0)) + float(one.get("width", 0)) for one in hits]
+    assert max(ends) <= float(svg.get("width", 0)) + 1
 
 
 def test_models_and_domains_can_be_told_apart() -> None:

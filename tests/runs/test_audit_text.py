@@ -160,7 +160,12 @@ def test_the_report_shows_what_the_attack_changed(audited: Run, network: nn.Modu
     classes = audited.content().classes
     assert [classes[answer] for answer in network(rows).argmax(1)] == [one.answer for one in edited]
     assert all(one.answer != one.label and one.before != one.after for one in edited)
-    assert "<del><span" in audited.report().read_text()
+    page = audited.report().read_text()
+    assert "<del><span" in page
+    for one in edited:
+        # what is struck through or underlined stands on the page, text by text
+        changed = [piece for piece in one.pieces if piece.kind != "same" and piece.text in page]
+        assert changed
 
 
 def test_texts_are_escaped_in_the_report(tmp_path: Path, network: nn.Module) -> None:

@@ -43,6 +43,8 @@ def draw_chart(chart: Chart, background: str = "") -> str:
     boxes = [_Frame(panel) for panel in chart.panels]
     rows = [boxes[i : i + chart.columns] for i in range(0, len(boxes), chart.columns)]
     width = max([sum(one.width for one in row) + _GAP * (len(row) - 1) for row in rows] or [0])
+    # a name or a title that is wider than its panel is not cut
+    width = max([width, text_width(chart.title, 13), *(_key_width(key) for key in chart.keys)])
     top = 0.0
     parts: list[str] = []
     if chart.title:
@@ -57,7 +59,6 @@ def draw_chart(chart: Chart, background: str = "") -> str:
             parts += one.draw(left, top)
             left += one.width + _GAP
         top += max(one.height for one in row) + 14
-    width = max(width, text_width(chart.title, 13) if chart.title else 0)
     size = f'width="{width:.0f}" height="{top:.0f}" viewBox="0 0 {width:.0f} {top:.0f}"'
     label = _escape(" ".join(part for part in (chart.title, chart.words) if part) or chart.name)
     paper = f'<rect width="100%" height="100%" fill="{background}"/>' if background else ""
@@ -89,7 +90,7 @@ class _Frame:
         self._below = (below if names else 4) + (20 if panel.x.title else 0)
         # half a label stands beyond the last tick
         self._right = 6 + (text_width(names[-1]) / 2 if names and not self._slanted else 0)
-        self.width = self._left + panel.width + self._right
+        self.width = max(self._left + panel.width + self._right, self._left + text_width(panel.title, 14))
         self.height = self._above + panel.height + self._below
 
     def draw(self, left: float, top: float) -> Iterator[str]:
@@ -102,7 +103,9 @@ class _Frame:
         for mark in panel.marks:
             drawn = "".join(self._mark(mark))
             if drawn:
-                of = f' data-of="{_escape(json.dumps(list(mark.of), ensure_ascii=False))}"' if mark.of else ""
+                # as the keys of the legend are written, by which the page finds them
+                names = json.dumps([_clean(name) for name in mark.of], ensure_ascii=False)
+                of = f' data-of="{_escape(names)}"' if mark.of else ""
                 yield f"<g{of}>{drawn}</g>"
 
     def _x(self, value: float) -> float:
@@ -208,7 +211,7 @@ def _legend(keys: Iterable[Key], width: float, top: float) -> tuple[list[str], f
     """Entries one after the other, in as many rows as they need; and how high that is."""
     parts, x, y = list[str](), 0.0, top
     for key in keys:
-        wide = 34 + text_width(key.name, 13)
+        wide = _key_width(key)
         if x and x + wide > width:
             x, y = 0.0, y + _ROW
         sample = ""
@@ -222,6 +225,10 @@ def _legend(keys: Iterable[Key], width: float, top: float) -> tuple[list[str], f
         parts.append(f'<g class="key" data-key="{_escape(key.name)}">{hit}{sample}{name}</g>')
         x += wide + 14
     return parts, (y - top + _ROW + 8 if parts else 0.0)
+
+
+def _key_width(key: Key) -> float:
+    return 34 + text_width(key.name, 13)
 
 
 def _path(points: Sequence[tuple[float, float]], step: str) -> str:
@@ -278,9 +285,13 @@ def _text(
     return f'<text {place} class="{kind}" fill="{colour}" font-size="{size:g}"{end}{bold}>{_escape(text)}</text>'
 
 
+def _clean(text: str) -> str:
+    """Text without control characters, which XML does not know."""
+    return "".join(c if c.isprintable() or c == " " else "�" for c in text)
+
+
 def _escape(text: str) -> str:
-    """Text for XML, which knows no control characters."""
-    return escape("".join(c if c.isprintable() or c == " " else "�" for c in text))
+    return escape(_clean(text))
 
 
 def _n(value: float) -> str:

@@ -148,7 +148,9 @@ class Curves(Section):
             points = list(zip(radii.tolist(), one.curve(radii).tolist(), strict=True))
             named = f"{one.model}, certified{f' by {one.name}' if several else ''}"
             hints = [f"{named} on {domain}, {one.radius_words(r)}: {share:.1%}" for r, share in points]
-            yield Band(_band(one, radii, len(scale.certified)), replace(style, opacity=0.12), of, "before"), _CERTIFIED
+            ranges = _band(one, radii, len(scale.certified))
+            # between a few places a level line would be the band of the next one
+            yield Band(ranges, replace(style, opacity=0.12), of, "before" if _simple(one) else ""), _CERTIFIED
             yield Line(points, style, of, "before"), _CERTIFIED
             yield Dots(points[::2], style, of, hints[::2], hidden=True), _CERTIFIED
 
