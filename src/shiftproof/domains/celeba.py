@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from shiftproof.domains.domain import Domains
-from shiftproof.domains.images import FileInputs, Files, open_files
+from shiftproof.domains.files import Files, open_files
+from shiftproof.domains.images import FileInputs
 from shiftproof.domains.outline import Outline
 from shiftproof.domains.registry import DOMAINS, find_file
 from shiftproof.domains.sampled import Candidate, sampled_domains, sampled_outline

@@ -23,6 +23,7 @@ from shiftproof.types import FloatArray, IntArray
 __all__ = ["Domain", "Domains", "class_labels"]
 
 BLOCK_SAMPLES, BLOCK_BYTES = 256, 1 << 24
+JSON_TEXTS = 4_096
 SPLITS = {"train", "validation", "test"}
 
 
@@ -153,7 +154,8 @@ class Domain:
         digest = hashlib.blake2b(self.inputs.fingerprint.encode(), digest_size=16)
         digest.update(self.labels.tobytes())
         for column in (self.classes, self.ids, self.groups, self.splits):
-            digest.update(b"-" if column is None else json.dumps(list(column)).encode())
+            for part in _in_json(column):
+                digest.update(part)
         return digest.hexdigest()
 
     @property
@@ -296,6 +298,16 @@ class Domains:
             has = has if len(self) == 1 else f"no domain besides {', '.join(self.names)}; leaving all of them out"
             raise UsageError(f"{self.name!r} has {has} leaves nothing to train on")
         return Domains(self.name, others)
+
+
+def _in_json(texts: Sequence[str] | NDArray[np.object_] | None) -> Iterator[bytes]:
+    """A list of texts as `json.dumps` writes it, piece by piece: a million ids are not in memory once more."""
+    if texts is None:
+        yield b"-"
+        return
+    for start in range(0, len(texts), JSON_TEXTS):
+        yield (b", " if start else b"[") + json.dumps(list(texts[start : start + JSON_TEXTS]))[1:-1].encode()
+    yield b"]" if len(texts) else b"[]"
 
 
 def class_labels(labels: ArrayLike, owner: str) -> IntArray:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from shiftproof.domains.domain import Domains
+from shiftproof.domains.files import Files, open_files
 from shiftproof.domains.gathered import GatheredFiles
-from shiftproof.domains.images import FileInputs, Files, open_files
+from shiftproof.domains.images import FileInputs
 from shiftproof.domains.outline import Outline
 from shiftproof.domains.registry import DOMAINS, data_folder, find_file
 from shiftproof.domains.sampled import Candidate, sampled_domains, sampled_outline

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
 
@@ -25,22 +25,36 @@ def duplicate_findings(domains: Domains, contents: Mapping[str, Sequence[Hashabl
     """Equal contents (or hashes of them; None is what can't be read) in two places."""
     noun = domains.kind
     places: dict[Hashable, dict[Place, str]] = defaultdict(dict)
+    repeated = _repeated(contents.values())
     for domain in domains:
         for content, part, sample in zip(contents[domain.name], parts(domain), domain.ids, strict=True):
-            if content is not None:
+            if content in repeated:
                 places[content].setdefault((domain.name, int(part)), str(sample))
     leaks: dict[tuple[str, str], list[str]] = defaultdict(list)
     quoted: dict[tuple[str, str], list[str]] = defaultdict(list)
+    counts: Counter[tuple[str, str]] = Counter()
     for found in places.values():
         for (first, sample), (second, other) in combinations(sorted(found.items()), 2):
-            leaks[_between(first, second)].append(f"{sample} = {other}")
-            quoted[_between(first, second)] += [sample, other]
+            between = _between(first, second)
+            counts[between] += 1
+            if counts[between] <= _KEPT:
+                leaks[between].append(f"{sample} = {other}")
+                quoted[between] += [sample, other]
     for (where, names), examples in leaks.items():
-        message = f"{len(examples)} identical {noun}s {where} in {names}: {some(examples)}"
-        told = {"pairs": examples[:_KEPT], "names": quoted[where, names][: 2 * _EXAMPLES]}
+        count = counts[where, names]
+        message = f"{count} identical {noun}s {where} in {names}: {some(examples, count)}"
+        told = {"pairs": examples, "names": quoted[where, names][: 2 * _EXAMPLES]}
         yield Finding("fail" if where == "across domains" else "warn", "duplicates", message, told)
     if not leaks:
         yield Finding("pass", "duplicates", f"no identical {noun} in two domains or in two parts of a domain")
+
+
+def _repeated(columns: Iterable[Sequence[Hashable | None]]) -> set[Hashable]:
+    """Contents that occur more than once: of a million samples, few are more than looked at."""
+    seen, again = set[Hashable](), set[Hashable]()
+    for content in (one for column in columns for one in column if one is not None):
+        (again if content in seen else seen).add(content)
+    return again
 
 
 def near_duplicate_findings(domains: Domains, texts: Mapping[str, Sequence[str]]) -> Iterable[Finding]:
@@ -71,9 +85,9 @@ def near_duplicate_findings(domains: Domains, texts: Mapping[str, Sequence[str]]
         yield Finding("pass", "near-duplicates", message)
 
 
-def some(names: Sequence[str]) -> str:
-    """The first few, and how many more there are."""
-    more = len(names) - _EXAMPLES
+def some(names: Sequence[str], count: int | None = None) -> str:
+    """The first few, and how many more there are, of `count` where not all are named."""
+    more = (len(names) if count is None else count) - _EXAMPLES
     return ", ".join(names[:_EXAMPLES]) + (f" and {more} more" if more > 0 else "")
 
 

@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shiftproof.domains.domain import Domain, Domains
-from shiftproof.domains.images import Directory, FileInputs, dimensions
-from shiftproof.domains.index import LAYOUT, Index, Row, index_of_manifest, index_of_tree, refuse
+from shiftproof.domains.file_table import FileTable
+from shiftproof.domains.files import Directory
+from shiftproof.domains.images import FileInputs
+from shiftproof.domains.index import LAYOUT, Index, index_of_manifest, index_of_tree, refuse
 from shiftproof.domains.registry import DOMAINS, DataSet
 from shiftproof.errors import DataError, DataNotFound
-from shiftproof.types import Side
+from shiftproof.types import IntArray, Side
 
 __all__ = ["Folder", "domains_of_files"]
 
@@ -55,38 +58,39 @@ def domains_of_files(
 ) -> Domains:
     """Domains whose images are decoded lazily; one label space, classes in alphabetical order."""
     refuse(index.problems)
-    shape = _shape(index, size, channels)
-    classes = tuple(sorted({row.label for row in index.rows}))
-    number = {label: i for i, label in enumerate(classes)}
-    by_domain: dict[str, list[Row]] = {}
-    for row in index.rows:
-        by_domain.setdefault(row.domain, []).append(row)
+    table = FileTable(index.files, index.paths, index.states, index.source)
+    shape = _shape(table, size, channels)
+    classes, names = (tuple(sorted(set(column))) for column in (index.labels, index.domains))
+    labels, places = _numbers(index.labels, classes), _numbers(index.domains, names)
     domains = []
-    for domain, rows in sorted(by_domain.items()):
-        inputs = FileInputs(index.files, [row.path for row in rows], shape)
-        domains.append(
-            Domain(
-                domain,
-                classes,
-                inputs,
-                np.array([number[row.label] for row in rows], np.int64),
-                np.array([row.path for row in rows], object),
-                np.array([row.group for row in rows], object) if any(row.group for row in rows) else None,
-                np.array([row.split for row in rows], object) if any(row.split for row in rows) else None,
-            )
-        )
+    for place, domain in enumerate(names):
+        rows = np.flatnonzero(places == place)
+        ids, groups, splits = index.paths[rows], _filled(index.groups[rows]), _filled(index.splits[rows])
+        inputs = FileInputs(index.files, ids, shape, table=table, rows=rows, among=len(index))
+        domains.append(Domain(domain, classes, inputs, labels[rows], ids, groups, splits))
     return Domains(name, domains)
 
 
-def _shape(index: Index, size: int | tuple[int, int] | None, channels: int | None) -> tuple[int, int, int]:
+def _filled(column: NDArray[np.object_]) -> NDArray[np.object_] | None:
+    return column if any(column) else None
+
+
+def _numbers(texts: NDArray[np.object_], known: tuple[str, ...]) -> IntArray:
+    """For each text, its place among those that are known."""
+    number = {text: place for place, text in enumerate(known)}
+    return np.fromiter((number[text] for text in texts), np.int64, len(texts))
+
+
+def _shape(table: FileTable, size: int | tuple[int, int] | None, channels: int | None) -> tuple[int, int, int]:
     """The shape that all images are brought to: as told, else the one size that all have, in colour if any is."""
     if size is not None:
         height, width = (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
         if channels is not None:
             return channels, height, width
-    found = dimensions(index.files, [row.path for row in index.rows])
+    found = table.distinct_shapes()
+    root = table.files.root
     if not found:
-        raise DataError(f"none of the images of {index.files.root} can be read")
+        raise DataError(f"none of the images of {root} can be read")
     depth = channels or max(shape[0] for shape in found)
     if size is not None:
         return depth, height, width
@@ -94,7 +98,7 @@ def _shape(index: Index, size: int | tuple[int, int] | None, channels: int | Non
     if len(sizes) > 1:
         (h, w), (last_h, last_w) = sizes[0], sizes[-1]
         raise DataError(
-            f"images of {index.files.root} differ in size (from {w}x{h} to {last_w}x{last_h}); "
+            f"images of {root} differ in size (from {w}x{h} to {last_w}x{last_h}); "
             "state one to resize to: size=64 in Python, --set data.size=64 on the command line"
         )
     return depth, *sizes[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from shiftproof.domains.images import Files
+from shiftproof.domains.files import Files, Listing
 
 __all__ = ["GatheredFiles"]
 
@@ -19,6 +19,10 @@ class GatheredFiles:
     def names(self) -> list[str]:
         """Relative paths of all files, sorted."""
         return sorted(f"{tree}/{name}" for tree, files in self._trees.items() for name in files.names())
+
+    def listing(self) -> Listing:
+        """The same, without states."""
+        return Listing(self.names())
 
     def read(self, name: str) -> bytes:
         """The content of one file."""

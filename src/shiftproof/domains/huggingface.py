@@ -11,8 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from shiftproof.domains.domain import Domains
+from shiftproof.domains.files import Listing
 from shiftproof.domains.folder import domains_of_files
-from shiftproof.domains.index import SPLITS, Index, Row, sorted_classes, torn_groups
+from shiftproof.domains.index import SPLITS, Index, sorted_classes, torn_groups
 from shiftproof.domains.registry import DOMAINS, DataSet
 from shiftproof.errors import DataError, DataNotFound, UnknownName, UsageError
 from shiftproof.types import Side
@@ -143,11 +144,12 @@ class HuggingFace(DataSet):
         splits = [marks[name] for name, table in parts.items() for _ in range(len(table))]
         domains = values["domain"] or [Path(self.path).name] * len(paths)
         groups = values["group"] or [""] * len(paths)
-        rows = [Row(*one) for one in zip(paths, values["label"], domains, splits, groups, strict=True)]
+        rows = zip(paths, values["label"], domains, splits, groups, strict=True)
         image, feature = str(columns["image"]), next(iter(parts.values())).features[columns["label"]]
         encoded = {name: table.cast_column(image, library.Image(decode=False)) for name, table in parts.items()}
         names = feature.names if isinstance(feature, library.ClassLabel) else sorted_classes(values["label"])
-        return Index(_Rows(self.source, encoded, image), rows, torn_groups(Path(self.source), rows)), tuple(names)
+        torn = torn_groups(Path(self.source), splits, groups)
+        return Index.of(_Rows(self.source, encoded, image), rows, problems=torn), tuple(names)
 
     def _texts(self, library: Any, column: str, split: str, values: Sequence[Any], feature: Any) -> Iterable[str]:
         """The values of a column as text; a class by its name."""
@@ -177,6 +179,10 @@ class _Rows:
     def names(self) -> list[str]:
         """All rows of all splits."""
         return [f"{name}/{row}" for name, table in self._tables.items() for row in range(len(table))]
+
+    def listing(self) -> Listing:
+        """The same: a table does not say what has changed."""
+        return Listing(self.names())
 
     def read(self, name: str) -> bytes:
         """The encoded image of one row."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from copy import copy
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 from shiftproof.errors import DataError
 from shiftproof.types import IntArray
 
-__all__ = ["ArrayInputs", "Inputs", "SubsetInputs"]
+__all__ = ["ArrayInputs", "Inputs", "SubsetInputs", "original_of"]
 
 
 class Inputs(Protocol):
@@ -41,8 +42,11 @@ class Inputs(Protocol):
     def take(self, indices: IntArray) -> Tensor:
         """The samples at `indices` as float32 in [0, 1], len(indices) x shape."""
 
-    def prepare(self) -> None:
-        """Read everything now if it fits in memory, so that an unreadable file is found before long work starts."""
+    def prepare(self, indices: IntArray | None = None) -> None:
+        """Read all samples, or those at `indices`, now if they fit in memory: an unreadable file is found at once."""
+
+    def narrow(self, indices: IntArray) -> Inputs:
+        """Inputs that hold the samples at `indices` and no others: what is sent to another process."""
 
 
 class ArrayInputs:
@@ -77,12 +81,19 @@ class ArrayInputs:
         chosen = self._values[torch.from_numpy(indices)]
         return chosen.float() / 255 if chosen.dtype == torch.uint8 else chosen
 
-    def prepare(self) -> None:
+    def prepare(self, indices: IntArray | None = None) -> None:
         """Nothing to do: everything is in memory."""
+
+    def narrow(self, indices: IntArray) -> ArrayInputs:
+        # checked as they are
+        narrowed = copy(self)
+        narrowed.__dict__.pop("fingerprint", None)
+        narrowed._values = self._values[torch.from_numpy(indices)]
+        return narrowed
 
 
 class SubsetInputs:
-    """Some samples of another `Inputs`, without copying them."""
+    """Some samples of another `Inputs`, without copying them; to another process, only these are sent."""
 
     def __init__(self, base: Inputs, indices: IntArray) -> None:
         self._base, self._indices = base, indices
@@ -106,6 +117,11 @@ class SubsetInputs:
     def __len__(self) -> int:
         return len(self._indices)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # the fingerprint is one of all the others, too, which stay here
+        narrow = {"_base": self._base.narrow(self._indices), "_indices": np.arange(len(self))}
+        return {**narrow, "fingerprint": self.fingerprint}
+
     def take(self, indices: IntArray) -> Tensor:
         return self._base.take(self._indices[indices])
 
@@ -113,8 +129,18 @@ class SubsetInputs:
         """Where the samples at `indices` come from: the other inputs, and their numbers there."""
         return self._base, self._indices[indices]
 
-    def prepare(self) -> None:
-        self._base.prepare()
+    def prepare(self, indices: IntArray | None = None) -> None:
+        self._base.prepare(self._indices if indices is None else self._indices[indices])
+
+    def narrow(self, indices: IntArray) -> Inputs:
+        return self._base.narrow(self._indices[indices])
+
+
+def original_of(inputs: Inputs, indices: IntArray) -> tuple[Inputs, IntArray]:
+    """The inputs that samples at `indices` come from, and their numbers there."""
+    while isinstance(inputs, SubsetInputs):
+        inputs, indices = inputs.origin(indices)
+    return inputs, indices
 
 
 def _check_range(values: Tensor, owner: str) -> None:

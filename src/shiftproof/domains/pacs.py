@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from shiftproof.domains.domain import Domains
+from shiftproof.domains.files import open_files
 from shiftproof.domains.folder import domains_of_files
-from shiftproof.domains.images import open_files
 from shiftproof.domains.index import index_of_tree
 from shiftproof.domains.outline import Outline
 from shiftproof.domains.registry import DOMAINS, DataSet, find_file

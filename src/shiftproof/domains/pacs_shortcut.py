@@ -8,7 +8,8 @@ import numpy as np
 from annotated_types import Interval
 
 from shiftproof.domains.domain import Domain, Domains
-from shiftproof.domains.images import FileInputs, open_files
+from shiftproof.domains.files import open_files
+from shiftproof.domains.images import FileInputs
 from shiftproof.domains.index import Row, index_of_tree, refuse
 from shiftproof.domains.outline import Outline
 from shiftproof.domains.pacs import FILES, LAYOUT

@@ -95,5 +95,8 @@ class PaintedInputs:
     def take(self, indices: IntArray) -> Tensor:
         return self._paint.paint(self._base.take(indices), torch.from_numpy(self._marks[indices]))
 
-    def prepare(self) -> None:
-        self._base.prepare()
+    def prepare(self, indices: IntArray | None = None) -> None:
+        self._base.prepare(indices)
+
+    def narrow(self, indices: IntArray) -> PaintedInputs:
+        return PaintedInputs(self._base.narrow(indices), self._marks[indices], self._paint)

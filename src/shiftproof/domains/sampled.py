@@ -9,7 +9,8 @@ from itertools import pairwise
 import numpy as np
 
 from shiftproof.domains.domain import Domain, Domains
-from shiftproof.domains.images import FileInputs, Files
+from shiftproof.domains.files import Files
+from shiftproof.domains.images import FileInputs
 from shiftproof.domains.outline import Outline
 from shiftproof.domains.shortcuts import ShortcutSet, cell_sizes, draws
 from shiftproof.errors import DataError

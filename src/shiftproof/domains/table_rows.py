@@ -58,7 +58,7 @@ def index_of_records(
             faults.setdefault(str(fault), []).append(line)
     path, unit = records.path, records.unit
     problems = [f"{path}, {_places(unit, found)}: {fault}" for fault, found in faults.items()]
-    problems += column_problems(path, rows)
+    problems += column_problems(path, [row.split for row in rows], [row.group for row in rows])
     problems += _repeated_ids(path, unit, rows, lines)
     problems += [] if numbers else _real_labels(path, unit, rows, lines)
     if not records.rows:

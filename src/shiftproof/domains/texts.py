@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.domains.domain import Domain
-from shiftproof.domains.inputs import Inputs, SubsetInputs
+from shiftproof.domains.inputs import original_of
 from shiftproof.errors import DataError
 from shiftproof.execution import check_count
 from shiftproof.perturbations.text import decode, fault_of, plain, rows_of
@@ -58,8 +58,13 @@ class TextInputs:
         """The texts at `indices`, without the way through rows of bytes."""
         return [self._contents[i].decode() for i in indices.tolist()]
 
-    def prepare(self) -> None:
+    def prepare(self, indices: IntArray | None = None) -> None:
         """Nothing: texts are read when they are loaded."""
+
+    def narrow(self, indices: IntArray) -> TextInputs:
+        narrowed = type(self)([], self._width)
+        narrowed._contents = [self._contents[i] for i in indices.tolist()]
+        return narrowed
 
 
 def text_domain(
@@ -104,8 +109,6 @@ def _checked_texts(name: str, texts: Any, width: int | None) -> list[str]:
 
 def texts_of(domain: Domain, indices: Sequence[int] | IntArray | None = None) -> list[str]:
     """The texts of a domain, or those at `indices`; the parts of a pair are separated by `text.BETWEEN`."""
-    chosen = np.arange(len(domain)) if indices is None else np.asarray(indices, np.int64)
-    inputs: Inputs = domain.inputs
-    while isinstance(inputs, SubsetInputs):
-        inputs, chosen = inputs.origin(chosen)
+    wanted = np.arange(len(domain)) if indices is None else np.asarray(indices, np.int64)
+    inputs, chosen = original_of(domain.inputs, wanted)
     return inputs.texts(chosen) if isinstance(inputs, TextInputs) else decode(inputs.take(chosen))

@@ -8,8 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from shiftproof.domains.decoding import is_image
 from shiftproof.domains.domain import Domain
-from shiftproof.domains.images import Directory, FileInputs, Files, dimensions, is_image
+from shiftproof.domains.file_table import FileTable
+from shiftproof.domains.files import Directory
+from shiftproof.domains.images import FileInputs
 from shiftproof.domains.inputs import Inputs, SubsetInputs
 from shiftproof.errors import DataError, DataNotFound
 from shiftproof.rng import derive
@@ -74,36 +77,41 @@ def unlabelled_folder(path: Path, shape: tuple[int, ...], *, resize: bool, to_gr
     if len(shape) != 3:
         raise DataError(f"{path} is a folder of images, and inputs here have the shape {shape}")
     channels, height, width = shape
+    _check_folder(path)
     files = Directory(path)
-    names = image_names(path)
-    if not names:
+    listing = files.listing()
+    chosen = [place for place, name in enumerate(listing.names) if is_image(name)]
+    if not chosen or listing.states is None:
         raise DataError(f"{path} holds no image")
-    check_sizes(files, names, (channels, height, width), resize=resize, to_gray=to_gray)
-    ids = np.empty(len(names), object)
-    ids[:] = names
-    return Unlabelled(path.resolve().name or str(path), FileInputs(files, names, (channels, height, width)), ids)
+    table = FileTable(files, [listing.names[place] for place in chosen], listing.states[chosen], path)
+    check_sizes(table, (channels, height, width), resize=resize, to_gray=to_gray)
+    inputs = FileInputs(files, table.names, (channels, height, width), table=table)
+    return Unlabelled(path.resolve().name or str(path), inputs, table.names)
 
 
 def image_names(path: Path) -> list[str]:
     """Paths of all images below a folder, relative to it; hidden files are passed over."""
-    if not path.is_dir():
-        state = "is not a folder" if path.exists() else "does not exist"
-        raise DataNotFound(f"{path} {state}. Expected: a folder with images, in folders or not; no labels are needed")
+    _check_folder(path)
     return [name for name in Directory(path).names() if is_image(name)]
 
 
-def check_sizes(
-    files: Files, names: list[str], shape: tuple[int, int, int], *, resize: bool, to_gray: bool = False
-) -> None:
+def _check_folder(path: Path) -> None:
+    if not path.is_dir():
+        state = "is not a folder" if path.exists() else "does not exist"
+        raise DataNotFound(f"{path} {state}. Expected: a folder with images, in folders or not; no labels are needed")
+
+
+def check_sizes(table: FileTable, shape: tuple[int, int, int], *, resize: bool, to_gray: bool = False) -> None:
     """Refuse images that would have to be changed in another way than the data they are compared with were."""
-    found = dimensions(files, names)
+    found = table.distinct_shapes()
+    root = table.files.root
     channels, height, width = shape
     other = sorted({one[1:] for one in found} - {(height, width)})
     if other and not resize:
         (h, w) = other[0]
         raise DataError(
-            f"{files.root} holds images of {w}x{h} pixels, and the run's are {width}x{height}, taken as they were: "
+            f"{root} holds images of {w}x{h} pixels, and the run's are {width}x{height}, taken as they were: "
             f"bring them to {width}x{height} in the way that the run's images were made"
         )
     if channels == 1 and not to_gray and any(one[0] == 3 for one in found):
-        raise DataError(f"{files.root} holds images in colour, and the run's are gray: convert them first")
+        raise DataError(f"{root} holds images in colour, and the run's are gray: convert them first")

@@ -4,37 +4,42 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
 from shiftproof.domains.domain import Domain, Domains
 from shiftproof.domains.duplicates import duplicate_findings, some
 from shiftproof.domains.folder import Folder, domains_of_files
-from shiftproof.domains.index import Index
+from shiftproof.domains.images import FileInputs
+from shiftproof.domains.inputs import original_of
 from shiftproof.domains.registry import data_set
 from shiftproof.domains.splits import parts
 from shiftproof.domains.table import Table, domains_of_table
 from shiftproof.domains.table_rows import distinct_rows
 from shiftproof.domains.texts import texts_of
+from shiftproof.domains.threads import in_threads, read_ahead
 from shiftproof.domains.validate_text import WordCounts, text_findings, word_counts
 from shiftproof.errors import DataError
-from shiftproof.execution import Mode, Progress, progress_bar
-from shiftproof.types import Finding
+from shiftproof.execution import Mode, Progress, progress_bar, showing_progress
+from shiftproof.types import Finding, IntArray
 
 __all__ = [
     "Contents",
     "DomainSummary",
     "Validation",
     "class_findings",
+    "file_contents",
     "read_contents",
     "validate",
     "validate_contents",
 ]
 
-Contents = Mapping[str, Sequence[str | None]]
-"""What the samples of each domain hold, by its name: texts, or hashes of pixels; None is what can't be read."""
+Contents = Mapping[str, Sequence[str | bytes | None]]
+"""What the samples of each domain hold, by its name: texts, or hashes of pixels or files; None if unreadable."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,8 @@ class Validation:
 
 def validate(data: str | Domains, progress: Mode = "off", **options: object) -> Validation:
     """Read every sample of a data set once and report what a careful colleague would ask about."""
-    domains, findings = (data, []) if isinstance(data, Domains) else _load(data, options)
+    with showing_progress(progress):
+        domains, findings = (data, []) if isinstance(data, Domains) else _load(data, options)
     return validate_contents(domains, read_contents(domains, progress), findings)
 
 
@@ -103,45 +109,59 @@ def _load(name: str, options: Mapping[str, object]) -> tuple[Domains, list[Findi
     data = data_set(name, options)
     if isinstance(data, Folder):
         index = data.index()
-        findings = _layout_findings(index.rows, index.problems)
+        findings = _layout_findings(len(index), index.problems)
         if index.ignored:
             message = f"{index.ignored} files that are not images were passed over"
             findings.append(Finding("warn", "ignored-files", message))
-        return domains_of_files(name, Index(index.files, index.rows), data.size, data.channels), findings
+        return domains_of_files(name, replace(index, problems=()), data.size, data.channels), findings
     if isinstance(data, Table):
         table = data.index()
-        findings = _layout_findings(table.rows, table.problems)
+        findings = _layout_findings(len(table.rows), table.problems)
         return domains_of_table(name, distinct_rows(table.rows), numbers=data.labels == "numbers"), findings
     return data.load(), []
 
 
-def _layout_findings(rows: Sequence[object], problems: Sequence[str]) -> list[Finding]:
+def _layout_findings(rows: int, problems: Sequence[str]) -> list[Finding]:
     if not rows:
         raise DataError(problems[0])
     return [Finding("fail", "layout", problem) for problem in problems]
 
 
-def _hashes(domain: Domain, bar: Progress) -> list[str | None]:
-    """A hash of each sample's pixels, None where it can't be read."""
-    found: list[str | None] = []
-    for indices in domain.blocks:
+def file_contents(domains: Domains) -> Contents | None:
+    """Hashes of the files that samples are read from, which fingerprints need anyway; None if they are in no files.
+
+    Equal files are equal samples. Equal samples may be in files that differ, which `read_contents` finds.
+    """
+    found: dict[str, list[bytes]] = {}
+    for domain in domains:
+        inputs, chosen = original_of(domain.inputs, np.arange(len(domain)))
+        if not isinstance(inputs, FileInputs):
+            return None
+        found[domain.name] = [one.tobytes() for one in inputs.digests(chosen)]
+    return found
+
+
+def _hashes(domain: Domain, bar: Progress) -> list[bytes | None]:
+    """A hash of each sample's pixels, None where it can't be read; the next block is read while one is hashed."""
+    found: list[bytes | None] = []
+
+    def read(indices: IntArray) -> Tensor | None:
         try:
-            found += _hashes_of(domain, indices)
+            return domain.inputs.take(indices)
         except DataError:
-            found += [_hash_or_none(domain, int(index)) for index in indices]
+            return None
+
+    for indices, inputs in zip(domain.blocks, read_ahead(read, domain.blocks), strict=True):
+        if inputs is None:
+            found += [None if (one := read(np.array([i]))) is None else _hash(one[0].numpy()) for i in indices]
+        else:
+            found += in_threads(_hash, list(inputs.numpy()))
         bar.advance(len(indices))
     return found
 
 
-def _hashes_of(domain: Domain, indices: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[str]:
-    return [hashlib.blake2b(image, digest_size=16).hexdigest() for image in domain.inputs.take(indices).numpy()]
-
-
-def _hash_or_none(domain: Domain, index: int) -> str | None:
-    try:
-        return _hashes_of(domain, np.array([index]))[0]
-    except DataError:
-        return None
+def _hash(sample: NDArray[np.float32]) -> bytes:
+    return hashlib.blake2b(sample.data, digest_size=16).digest()
 
 
 def _unreadable_findings(domains: Domains, unreadable: dict[str, list[int]]) -> Iterable[Finding]:

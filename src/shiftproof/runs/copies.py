@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from shiftproof.domains import Domain, Domains
 from shiftproof.domains.splits import parts
-from shiftproof.domains.validate import read_contents
+from shiftproof.domains.validate import Contents, file_contents, read_contents
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.spec import Study
 
@@ -33,14 +33,12 @@ class Copies:
 def copies_of_training(study: Study, data: StudyData) -> Copies:
     """Exact copies only; 'shiftproof validate' finds them in any data.
 
-    Files of images are read for this where a model is measured as it is, which reads them anyway, and not before every
-    training.
+    Pixels are compared where there are few images and they are read anyway, as they are before a model is measured as
+    it is; else files, whose hashes are known. Of other large data nothing is said.
     """
-    files = not all(domain.inputs.in_memory for domain in data.domains)
-    many = sum(map(len, data.domains)) > READ_AT_MOST
-    if data.sources.kind != "text" and (many or (files and study.trains)):
+    contents = data.contents or _contents(study, data)
+    if contents is None:
         return Copies()
-    contents = data.contents or read_contents(Domains("all", data.domains))
     training = {domain.name: _training(domain, contents[domain.name]) for domain in data.domains}
     trained, shared = {}, {}
     for domain, measured in zip(data.domains, data.measured, strict=True):
@@ -54,7 +52,15 @@ def copies_of_training(study: Study, data: StudyData) -> Copies:
     return Copies(trained, shared)
 
 
-def _training(domain: Domain, contents: Sequence[str | None]) -> set[str]:
+def _contents(study: Study, data: StudyData) -> Contents | None:
+    domains = Domains("all", data.domains)
+    unread = not all(domain.inputs.in_memory for domain in domains)
+    if domains.kind != "text" and (sum(map(len, domains)) > READ_AT_MOST or (unread and study.trains)):
+        return file_contents(domains)
+    return read_contents(domains)
+
+
+def _training(domain: Domain, contents: Sequence[str | bytes | None]) -> set[str | bytes]:
     # not train_part, which refuses a domain that has none
     rows = zip(contents, parts(domain).tolist(), strict=True)
     return {content for content, part in rows if part == 0 and content is not None}

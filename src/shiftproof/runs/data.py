@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -92,12 +92,16 @@ class StudyData:
         """Whether a probe was given fewer samples of a domain than others are."""
         return any(one.name == domain.name and len(domain) < len(one) for one in self.measured)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # parts are found again in another process, and not sent beside what they are parts of
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
     @property
     def domains(self) -> list[Domain]:
         """Sources, then targets."""
         return [*self.sources, *self.targets]
 
-    @property
+    @cached_property
     def training(self) -> Domains | None:
         """What models are trained on, and may be shaped by: no sample of it is measured. None where there is none."""
         able = [domain for domain in self.pool or self.sources if has_training_rows(domain)]
