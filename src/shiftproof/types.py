@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -29,6 +29,7 @@ __all__ = [
     "NonNegative",
     "Positive",
     "Range",
+    "Share",
     "Side",
     "TextValue",
 ]
@@ -74,11 +75,38 @@ class TextValue(ABC):
 
 
 @dataclass(frozen=True, eq=False)
+class Share:
+    """What one of several processes has of a step's minibatches: of domain i a part that begins with sample `starts[i]`
+    of the `sizes[i]` that all processes have together.
+
+    `total` is the sum of a tensor over all processes, with gradients. Each computes the whole loss from such sums.
+    """
+
+    starts: tuple[int, ...]
+    sizes: tuple[int, ...]
+    total: Callable[[Tensor], Tensor]
+
+    def rows(self, held: tuple[int, ...]) -> Tensor:
+        """Which samples of the whole minibatches these are, of a process that has so many of each domain."""
+        import torch
+
+        before = np.cumsum((0, *self.sizes[:-1])).tolist()
+        parts = zip(before, self.starts, held, strict=True)
+        return torch.cat([torch.arange(first + start, first + start + size) for first, start, size in parts])
+
+    def per_domain(self) -> list[Share]:
+        """The share of each domain's minibatch."""
+        return [Share((start,), (size,), self.total) for start, size in zip(self.starts, self.sizes, strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
 class Batch:
     """One training step's samples: a minibatch of every source domain, one after the other.
 
     `inputs` is N x ... in [0, 1], `labels` N integers; `sizes[i]` samples belong to the domain `names[i]`, in that
     order. `step` counts from 0, for objectives that anneal; `memory` is what the loss of the step before it remembered.
+    Where several processes train, this one has a `share` of the samples: means are those of all of them, and draws are
+    those that one process would have made for its samples.
     """
 
     inputs: Tensor
@@ -87,24 +115,61 @@ class Batch:
     sizes: tuple[int, ...]
     step: int = 0
     memory: Mapping[str, Tensor] = field(default_factory=dict)
+    share: Share | None = None
+
+    @property
+    def whole_sizes(self) -> tuple[int, ...]:
+        """How many samples of each domain all processes have together."""
+        return self.sizes if self.share is None else self.share.sizes
 
     def mean_over_domains(self, values: Tensor) -> Tensor:
         """The mean over domains of the mean of each domain's `values` (N numbers): every domain weighs the same."""
         return self.domain_means(values).mean()
 
     def domain_means(self, values: Tensor) -> Tensor:
-        """The mean of each domain's `values` (N numbers), in the order of `names`."""
+        """The mean of each domain's `values` (N x ...), in the order of `names`."""
         import torch
 
-        return torch.stack([part.mean() for part in torch.split(values, list(self.sizes))])
+        parts = torch.split(values, list(self.sizes))
+        if self.share is None:
+            return torch.stack([part.mean(0) for part in parts])
+        return self.total(torch.stack([part.sum(0) / size for part, size in zip(parts, self.share.sizes, strict=True)]))
+
+    def total(self, sums: Tensor) -> Tensor:
+        """Sums over the samples of this batch as sums over those of all processes."""
+        return sums if self.share is None else self.share.total(sums)
+
+    def draw(self, draw: Callable[[int], Tensor], dim: int = 0) -> Tensor:
+        """What `draw(n)` gives for n samples, which lie along a dimension: for the N of this batch.
+
+        Of a share it is what one process with all samples would have drawn for them: all is drawn, and most left out.
+        """
+        if self.share is None:
+            return draw(len(self.labels))
+        return draw(sum(self.share.sizes)).index_select(dim, self.share.rows(self.sizes))
+
+    def in_halves(self) -> Batch:
+        """The same samples, with the first and the second half of each domain's minibatch as domains of their own."""
+        halves = [(whole // 2, whole - whole // 2) for whole in self.whole_sizes]
+        names = tuple(f"{name}/{half}" for name in self.names for half in (1, 2))
+        whole = tuple(size for pair in halves for size in pair)
+        if self.share is None:
+            return replace(self, names=names, sizes=whole)
+        starts, sizes = [], []
+        for (middle, _), start, size in zip(halves, self.share.starts, self.sizes, strict=True):
+            first = min(size, max(0, middle - start))
+            starts += [min(start, middle), max(0, start - middle)]
+            sizes += [first, size - first]
+        return replace(self, names=names, sizes=tuple(sizes), share=Share(tuple(starts), whole, self.share.total))
 
     def per_domain(self) -> list[Batch]:
         """One batch for each domain, in the order of `names`."""
         import torch
 
         inputs, labels = torch.split(self.inputs, list(self.sizes)), torch.split(self.labels, list(self.sizes))
-        parts = zip(inputs, labels, self.names, self.sizes, strict=True)
-        return [Batch(x, y, (name,), (size,), self.step, self.memory) for x, y, name, size in parts]
+        shares = [None] * len(self.sizes) if self.share is None else self.share.per_domain()
+        parts = zip(inputs, labels, self.names, self.sizes, shares, strict=True)
+        return [Batch(x, y, (name,), (size,), self.step, self.memory, share) for x, y, name, size, share in parts]
 
 
 class Loss:

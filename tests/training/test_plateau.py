@@ -20,9 +20,9 @@ from shiftproof.objectives.objective import Outcome
 from shiftproof.perturbations.noise import as_noise
 from shiftproof.runs import study_files
 from shiftproof.runs.estimate import estimate_study
-from shiftproof.training import loop
+from shiftproof.training import descent
 from shiftproof.training.optimisers import check_recipe, learning_rate
-from shiftproof.training.plateau import expected_steps, find_plateaus, planned_recipe
+from shiftproof.training.plateau import Stopped, expected_steps, find_plateaus, planned_recipe
 from shiftproof.training.selection import RADIUS_VOTES, Validation, radius_estimate
 from shiftproof.types import Batch, Loss
 
@@ -99,10 +99,10 @@ def fixed_measures(values: list[float], monkeypatch: pytest.MonkeyPatch) -> None
 def test_it_stops_at_the_third_plateau_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     fixed_measures([0.1, 0.2, 0.2, 0.2, 0.2, 0.3, 0.3, 0.3, 0.3, 0.29, 0.3, 0.3, 0.9], monkeypatch)
     rates = []
-    monkeypatch.setattr(loop, "_step", lambda *rest: (rates.append(rest[4]), _step(*rest))[1])
+    monkeypatch.setattr(descent, "_step", lambda *rest: (rates.append(rest[3]), _step(*rest))[1])
     fit = sp.train(sp.build_model("mlp", SOURCES, width=8), SOURCES, sp.objectives.Gaussian(0.25), recipe=RECIPE)
     epoch = -(-max(len(train_part(domain)) for domain in SOURCES) // RECIPE["batch"])
-    assert fit.stopped == loop.Stopped(12 * epoch, "plateau", (5 * epoch, 9 * epoch, 12 * epoch))
+    assert fit.stopped == Stopped(12 * epoch, "plateau", (5 * epoch, 9 * epoch, 12 * epoch))
     assert (fit.selected.rule, fit.selected.step) == ("radius-source-validation", 6 * epoch)
     assert fit.selected.mean_radius == pytest.approx(0.3)
     assert rates == pytest.approx([3e-3] * 5 * epoch + [3e-4] * 4 * epoch + [3e-5] * 3 * epoch)
@@ -110,7 +110,7 @@ def test_it_stops_at_the_third_plateau_and_says_so(monkeypatch: pytest.MonkeyPat
     assert record == {"step": 12 * epoch, "reason": "plateau", "plateaus": (5 * epoch, 9 * epoch, 12 * epoch)}
 
 
-_step = loop._step
+_step = descent._step
 
 
 def test_it_stops_after_its_epochs_and_waits_for_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,7 @@ def test_it_stops_after_its_epochs_and_waits_for_a_warm_up(monkeypatch: pytest.M
     objective = sp.objectives.MACER(sigma=0.25, samples=2, defer=8)
     fit = sp.train(sp.build_model("mlp", SOURCES, width=8), SOURCES, objective, recipe=recipe)
     # evaluations after 4 and 8 steps are before the penalty: the first plateau is three after that of step 12
-    assert fit.stopped == loop.Stopped(24, "epochs", (24,))
+    assert fit.stopped == Stopped(24, "epochs", (24,))
     fixed_measures([0.2] * 6, monkeypatch)
     assert sp.train(sp.build_model("mlp", SOURCES, width=8), SOURCES, recipe=recipe).stopped.plateaus == (16,)
 

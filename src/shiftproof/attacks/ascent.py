@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from shiftproof.attacks.victim import Base, Victim, frozen
 from shiftproof.execution import require_bf16
+from shiftproof.execution.compute import TrainingPrecision
 from shiftproof.models.gradients import gradient_copy
-from shiftproof.models.prepared.prepare import Precision
 from shiftproof.perturbations.l1 import project_in_box, sparse_direction
 from shiftproof.perturbations.threat import Ball, Norm, Threat, project, steepest
 from shiftproof.types import Finding
@@ -189,17 +189,22 @@ def ascend(
     step: float | None = None,
     rule: Rule = "steepest",
     random_start: bool = True,
+    draw: Callable[[Callable[[int], Tensor]], Tensor] | None = None,
 ) -> Tensor:
     """Where `steps` steps up the losses lead from inputs in [0, 1], inside the ball and [0, 1] (N x ...).
 
-    `scores` are those of `attackable`. A batch draws from one generator; `PGD` is for measuring.
+    `scores` are those of `attackable`. A batch draws from one generator, by its own `draw`; `PGD` is for measuring.
     """
     if threat.eps == 0:
         return inputs
     length = usual_step(threat.norm, threat.eps, steps) if step is None else step
     points = inputs
     if random_start:
-        points = inputs + threat.random_start(tuple(inputs.shape), generator).to(inputs)
+
+        def start(count: int) -> Tensor:
+            return threat.random_start((count, *inputs.shape[1:]), generator)
+
+        points = inputs + (start(len(inputs)) if draw is None else draw(start)).to(inputs)
 
     def move(rows: Tensor, points: Tensor, gradient: Tensor, number: int) -> Tensor:
         done = number / steps
@@ -225,7 +230,9 @@ def weaknesses(threat: Ball, steps: int, step: float | None, rule: Rule) -> Iter
 
 
 @contextmanager
-def attackable(model: nn.Module, inputs: Tensor, precision: Precision = "f32") -> Iterator[Callable[[Tensor], Tensor]]:
+def attackable(
+    model: nn.Module, inputs: Tensor, precision: TrainingPrecision = "f32"
+) -> Iterator[Callable[[Tensor], Tensor]]:
     """The model as a function of inputs alone, for many gradients: eval mode, nothing kept for its weights.
 
     Logits are in float64, where a sure network still has slopes. After the block the model is as it was. "bf16"
@@ -235,7 +242,9 @@ def attackable(model: nn.Module, inputs: Tensor, precision: Precision = "f32") -
         yield in_double(gradient_copy(model, inputs), inputs, precision)
 
 
-def in_double(function: Callable[[Tensor], Tensor], inputs: Tensor, precision: Precision) -> Callable[[Tensor], Tensor]:
+def in_double(
+    function: Callable[[Tensor], Tensor], inputs: Tensor, precision: TrainingPrecision
+) -> Callable[[Tensor], Tensor]:
     """The same function of points, computed in that precision on the device of the inputs, and given in float64."""
     if precision == "bf16" and inputs.device.type == "cpu":
         require_bf16()

@@ -17,8 +17,9 @@ from shiftproof.attacks.result import AttackResult, Found
 from shiftproof.attacks.victim import Base, Smoothed, Victim, frozen
 from shiftproof.domains import Domain, Domains, one_domain
 from shiftproof.errors import DataError, ModelError, UsageError
-from shiftproof.execution import Mode, check_count, check_running, progress_bar, run_shards
+from shiftproof.execution import Compute, Mode, check_count, check_progress, progress_bar, ready, run_shards
 from shiftproof.models.outputs import logits_of
+from shiftproof.models.placement import device_of, on_device
 from shiftproof.perturbations.noise import Noise, as_noise
 from shiftproof.perturbations.noise.noise import check_kind
 from shiftproof.perturbations.threat import Ball, Threat
@@ -49,6 +50,8 @@ class _Options(TypedDict, total=False):
     votes: int
     keep_inputs: bool
     workers: int
+    device: str
+    cluster: str | None
     progress: Mode
     label: str
 
@@ -73,6 +76,8 @@ def attack(
     votes: int = 1_000,
     keep_inputs: bool = True,
     workers: int = 1,
+    device: str = "auto",
+    cluster: str | None = None,
     progress: Mode = "auto",
     label: str = "attacking",
 ) -> AttackResult | list[AttackResult]:
@@ -99,17 +104,21 @@ def attack(
     threats = [attack.threat.at(one) for one in asked]
     for threat in threats:
         check_eps(threat)
-    check_running(workers, progress)
+    compute = ready(Compute(device, workers=workers, cluster=cluster))
+    check_progress(progress)
     check_count("samples", samples)
     check_count("votes", votes)
-    domain, victim = one_domain(data, "attack"), as_victim(model, smoothed, samples, votes, checked_seed(seed))
+    domain, seed = one_domain(data, "attack"), checked_seed(seed)
+    if isinstance(model, nn.Module):
+        model = on_device(model, compute.place)
+    victim = as_victim(model, smoothed, samples, votes, seed)
     domain.inputs.prepare()
     check_victim(victim, domain, attack)
     budgets = sorted({threat.eps for threat in threats})
     task, blocks = _Shards(victim, attack, domain, budgets, seed, keep_inputs), domain.blocks
     parts: dict[int, list[AttackResult]] = {}
-    with progress_bar(label, len(domain), progress) as bar:
-        for shard, part in run_shards(task, range(len(blocks)), workers):
+    with compute.exact_products(), progress_bar(label, len(domain), progress) as bar:
+        for shard, part in run_shards(task, range(len(blocks)), compute):
             parts[shard] = part
             bar.advance(len(blocks[shard]))
     joined = [
@@ -136,7 +145,7 @@ def attack_samples(
         # an attack that may stop early has no use for samples that a smaller budget has overturned
         rows = torch.nonzero((best.answers == labels) if attack.early_exit else (clean == labels)).flatten()
         if len(rows) and eps > 0:
-            own, radii = labels[rows], torch.full((len(rows),), eps)
+            own, radii = labels[rows], torch.full((len(rows),), eps, device=inputs.device)
             found = overturn(victim, inputs[rows], own, attack, radii=radii, ids=ids[_array(rows)], seed=seed)
             # what was found within a smaller ball is not given up for a failure in this one
             taken = (found.answers != own) | (best.answers[rows] == own)
@@ -248,7 +257,7 @@ def check_size(threat: Ball, shape: tuple[int, ...]) -> None:
     if not isinstance(threat, Threat):
         return
     check_eps(threat)
-    diameter = float(threat.size(torch.ones(1, *shape)))
+    diameter = float(threat.size(torch.ones(1, *shape)))  # on the CPU: a number
     if threat.eps >= diameter:
         guess = f"did you mean {threat.norm}:{threat.eps / 255:.3g}, in pixel values from 0 to 1?"
         message = f"any image is within {threat.norm} {diameter:.3g} of any other"
@@ -269,7 +278,7 @@ class _Shards:
     def __call__(self, shard: int) -> Iterator[list[AttackResult]]:
         block = self.domain.blocks[shard]
         inputs, labels = self.domain.take(block)
-        device = next((parameter.device for parameter in self.victim.model.parameters()), inputs.device)
+        device = device_of(self.victim.model)
         results = attack_samples(
             self.victim,
             self.attack,

@@ -35,7 +35,7 @@ def jumps_at_boundary(victim: Base, inputs: Tensor, labels: Tensor) -> Iterator[
         here, there, first = (part[first != other] for part in (here, there, first))
         if not len(here):
             return
-        low, high = torch.zeros(len(here)), torch.ones(len(here))
+        low, high = torch.zeros(len(here)), torch.ones(len(here))  # on the CPU: a few numbers
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             same = victim.answers(_between(here, there, middle)) == first

@@ -128,7 +128,8 @@ def as_attack(value: Any) -> Attack:
 
 def batches(inputs: Tensor, victim: Victim) -> Sequence[Tensor]:
     """Numbers of samples (N x ...) that are attacked together, in their order."""
-    return torch.split(torch.arange(len(inputs)), max_batch_size(tuple(inputs.shape[1:]), victim.passes))
+    every = torch.arange(len(inputs))  # on the CPU: places
+    return torch.split(every, max_batch_size(tuple(inputs.shape[1:]), victim.passes))
 
 
 def _check_outcome(attack: Attack, threat: Threat, inputs: Tensor, attacked: Tensor, eps: Tensor) -> None:

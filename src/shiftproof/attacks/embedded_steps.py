@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from shiftproof.attacks.ascent import Rule, climb_losses, direction, in_double, usual_step
 from shiftproof.attacks.victim import frozen, max_batch_size
-from shiftproof.models.prepared.prepare import Precision
+from shiftproof.execution.compute import TrainingPrecision
 from shiftproof.models.text import EmbeddedTexts
 from shiftproof.perturbations.embedding import EmbeddingThreat
 
@@ -73,7 +73,7 @@ def ascend_embedded(
 
 @contextmanager
 def attackable_texts(
-    model: nn.Module, rows: Tensor, precision: Precision = "f32"
+    model: nn.Module, rows: Tensor, precision: TrainingPrecision = "f32"
 ) -> Iterator[tuple[EmbeddedTexts, Callable[[Tensor], Tensor]]]:
     """Texts, and the model as a function of their embeddings alone: `attackable`, for texts."""
     with frozen(model):
@@ -86,5 +86,6 @@ def text_batches(texts: EmbeddedTexts, passes: int = 1) -> Sequence[Tensor]:
 
     `passes` are those of the network for the scores of one text.
     """
-    width = texts.take(torch.arange(1)).embed().shape[-1]
-    return torch.split(torch.arange(len(texts.rows)), max_batch_size((texts.movable.shape[1], width), passes))
+    every = torch.arange(len(texts.rows))  # on the CPU: places
+    width = texts.take(every[:1]).embed().shape[-1]
+    return torch.split(every, max_batch_size((texts.movable.shape[1], width), passes))

@@ -102,7 +102,7 @@ class EmbeddingPGD(Attack):
     def check(self, victim: Victim, domain: Domain) -> None:
         """Refuse images, a vote over other texts, and a model without an encoder of text."""
         super().check(victim, domain)
-        _embedded(victim, domain.take(torch.zeros(1, dtype=torch.long).numpy())[0])
+        _embedded(victim, domain.take([0])[0])
 
     def run(
         self, victim: Victim, inputs: Tensor, labels: Tensor, eps: Tensor, generators: Sequence[torch.Generator]

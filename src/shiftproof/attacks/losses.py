@@ -110,7 +110,7 @@ def evaluate(victim: Scored, points: Tensor, labels: Tensor, losses: Losses, rul
         raise UsageError(f"the loss gives numbers of shape {tuple(values.shape)} for {len(labels)} samples")
     if bool(values.isnan().any()):
         raise ModelError("the model returns values that are not numbers (NaN), or the loss makes such of them")
-    gradient = torch.empty(0) if rule is None else _gradient(points, scores, values, rule)
+    gradient = points.new_empty(0) if rule is None else _gradient(points, scores, values, rule)
     return Evaluation(scores.detach(), values.detach(), scores.detach().argmax(1) != labels, gradient)
 
 

@@ -142,7 +142,8 @@ class Spatial(Attack):
                 losses, wrong = self._evaluate(victim, inputs[rows], labels[rows], points)
                 # of those that mislead the worst, else the worst of all
                 found = torch.where(wrong, losses.clamp(min=0) + 1, losses.clamp(max=0)).argmax(1, keepdim=True)
-                points = points.view(len(rows), len(some), -1)[torch.arange(len(rows)), found[:, 0]]
+                each = torch.arange(len(rows), device=points.device)
+                points = points.view(len(rows), len(some), -1)[each, found[:, 0]]
                 best.update(rows, points, losses.gather(1, found)[:, 0], wrong.gather(1, found)[:, 0])
 
     def _evaluate(self, victim: Victim, images: Tensor, labels: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:

@@ -64,7 +64,7 @@ class Square(Attack):
         images = inputs.reshape(len(inputs), *_image_shape(tuple(inputs.shape[1:])))
         victim, found, rows = fast_copy(victim, inputs), images.clone(), torch.arange(len(inputs), device=inputs.device)
         start, move = _MOVES[self.threat.norm]
-        radii, leaves, draws = eps.reshape(-1, 1, 1, 1), self.early_exit and victim.exact, torch.empty(0)
+        radii, leaves, draws = eps.reshape(-1, 1, 1, 1), self.early_exit and victim.exact, images.new_empty(0)
         kept = torch.full((len(inputs),), -math.inf, dtype=torch.float64, device=inputs.device)
         for query in range(self.queries):
             if query == 0:
@@ -201,17 +201,19 @@ class _Window:
 def _bump(height: int, width: int) -> Tensor:
     """Positive numbers (height x width) that grow towards the middle, ring by ring."""
     rings = max(height, width) // 2
-    rows = (torch.arange(height) - (height - 1) / 2).abs()
-    columns = (torch.arange(width) - (width - 1) / 2).abs()
+    rows = (torch.arange(height) - (height - 1) / 2).abs()  # on the CPU: kept for all attacks
+    columns = (torch.arange(width) - (width - 1) / 2).abs()  # on the CPU: likewise
     depth = (rings - torch.maximum(rows[:, None], columns[None, :])).floor().clamp(min=0).long()
-    return torch.tensor([1 / (rings + 1 - ring) ** 2 for ring in range(rings + 1)]).cumsum(0)[depth]
+    steps = torch.tensor([1 / (rings + 1 - ring) ** 2 for ring in range(rings + 1)])  # on the CPU: likewise
+    return steps.cumsum(0)[depth]
 
 
 @lru_cache(maxsize=64)
 def _halves(height: int, width: int, order: int) -> Tensor:
     """Patterns of l1 or l2 norm 1, up in one half, down in the other: 2 x height x width, by rows and by columns."""
     bump = _bump(height, width)
-    below, right = torch.arange(height) >= (height + 1) // 2, torch.arange(width) >= (width + 1) // 2
+    below = torch.arange(height) >= (height + 1) // 2  # on the CPU: kept for all attacks
+    right = torch.arange(width) >= (width + 1) // 2  # on the CPU: likewise
     by_rows, by_columns = torch.where(below[:, None], -bump, bump), torch.where(right[None, :], -bump, bump)
     both = torch.stack([by_rows if height > 1 else by_columns, by_columns if width > 1 else by_rows])
     length: Tensor = torch.linalg.vector_norm(both, order, dim=(1, 2), keepdim=True)

@@ -179,6 +179,7 @@ def _joined(words: Sequence[str], place: int, new: Sequence[str]) -> str:
 def _losses(victim: Victim, searches: Sequence[_Search], texts: Sequence[Sequence[str]]) -> list[list[float]]:
     """How far another class is ahead in each of the texts of every search, all of them evaluated together."""
     every = [text for some in texts for text in some]
+    # on the CPU: moved beside the scores below
     labels = torch.tensor([one.label for one, some in zip(searches, texts, strict=True) for _ in some])
     together = max(1, _EVALUATED // victim.passes)
     found: list[float] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from shiftproof.cli import options as o
-from shiftproof.cli.measure import finish, measure
+from shiftproof.cli.measure import compute_of, finish, measure
 from shiftproof.cli.show import no_target, outcomes_now, show_json
 from shiftproof.cli.summary import show_summary
 
@@ -36,6 +36,8 @@ def command(
     estimate: o.Estimate = False,
     workers: o.Workers = None,
     device: o.Device = "auto",
+    cluster: o.Cluster = None,
+    processes: o.Processes = 1,
     verbose: o.Verbose = False,
     no_images: o.NoImages = False,
     json: o.AsJson = False,
@@ -52,15 +54,21 @@ def command(
     from shiftproof.runs.models import model_file
     from shiftproof.runs.prepare import prepare_study
 
+    compute = compute_of(workers, device, cluster)
     asked = {"source": source, "target": target, "limit": limit, "sample_seed": sample_seed, "budget": budget}
     changes = o.with_architecture(set_, architecture)
     study = _study(o.absolute(data), o.absolute(model), objective, seed, changes, asked)
-    prepared = prepare_study(study)
+    prepared = prepare_study(study, "lines")
     folder = out or prepared.default_folder
     path = model_file(folder, study, study.members[0])
     trained_before = path.is_file()
     note = "" if study.targets else no_target(prepared)
-    asked_of_run: dict[str, Any] = {"require": require, "estimate": estimate, "workers": workers, "device": device}
+    asked_of_run: dict[str, Any] = {
+        "require": require,
+        "estimate": estimate,
+        "compute": compute,
+    }
+    asked_of_run["processes"] = processes
     run = measure(prepared, folder, **asked_of_run, json=json, note=note, junit=junit, images=not no_images)
     if run is None:
         return

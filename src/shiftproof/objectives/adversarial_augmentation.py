@@ -33,6 +33,7 @@ class AdversarialAugmentation(InnerAttack):
 
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=1_000, schedule="cosine", evaluate_every=100)
     selection: ClassVar[Selection] = "robust-source-validation"
+    splits: ClassVar[bool] = True
     neutral = ({"threat": "linf:0"}, {"clean_weight": 1.0})
 
     @property

@@ -33,6 +33,7 @@ class AdversarialTraining(InnerAttack):
 
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=1_000, schedule="cosine", evaluate_every=100)
     selection: ClassVar[Selection] = "robust-source-validation"
+    splits: ClassVar[bool] = True
     regression: ClassVar[bool] = True
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:

@@ -36,6 +36,7 @@ class Consistency(ForSmoothing):
 
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=1_500, schedule="cosine", evaluate_every=100)
     selection: ClassVar[Selection] = "source-validation"
+    splits: ClassVar[bool] = True
     neutral: ClassVar[tuple[dict[str, Any], ...]] = (
         {"sigma": 0.0, "entropy": 0.0},
         {"sigma": 0.0, "weight": 0.0, "entropy": 0.0},
@@ -48,7 +49,7 @@ class Consistency(ForSmoothing):
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The mean over domains of all three parts."""
-        logits = noisy_logits(model, batch.inputs, self.sigma, self.samples, generator)
+        logits = noisy_logits(model, batch, self.sigma, self.samples, generator)
         error, disagreement, doubt = map(batch.mean_over_domains, self.parts(logits, batch.labels))
         total = error + self.weight * disagreement + self.entropy * doubt
         return Loss(total, error=error, disagreement=disagreement, entropy=doubt)

@@ -30,6 +30,7 @@ class CORAL(Objective):
 
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=1_000, evaluate_every=50)
     selection: ClassVar[Selection] = "source-validation"
+    splits: ClassVar[bool] = True
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"weight": 0.0},)
 
     def findings(self, outcome: Outcome) -> Iterator[Finding]:
@@ -41,17 +42,17 @@ class CORAL(Objective):
         parts = split(model, "coral")
         codes = parts.encoder(batch.inputs)
         error = batch.mean_over_domains(cross_entropy(parts.head(codes), batch.labels))
-        moments = [_moments(part) for part in torch.split(codes, list(batch.sizes))]
         gaps = [
             (one[0] - other[0]).square().mean() + (one[1] - other[1]).square().mean()
-            for one, other in itertools.combinations(moments, 2)
+            for one, other in itertools.combinations(_moments(codes, batch), 2)
         ]
         difference = torch.stack(gaps).mean() if gaps else error.new_zeros(())
         return Loss(error + self.weight * difference, error=error, difference=difference)
 
 
-def _moments(codes: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean (D) and covariance (D x D) of representations (N x D)."""
-    mean = codes.mean(0)
-    centred = codes - mean
-    return mean, centred.T @ centred / max(1, len(codes) - 1)
+def _moments(codes: Tensor, batch: Batch) -> list[tuple[Tensor, Tensor]]:
+    """Mean (D) and covariance (D x D) of each domain's representations (N x D)."""
+    means = batch.domain_means(codes).unbind()
+    centred = [part - mean for part, mean in zip(torch.split(codes, list(batch.sizes)), means, strict=True)]
+    sums = batch.total(torch.stack([part.T @ part for part in centred])).unbind()
+    return [(mean, one / max(1, size - 1)) for mean, one, size in zip(means, sums, batch.whole_sizes, strict=True)]

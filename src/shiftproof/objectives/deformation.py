@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from shiftproof.objectives.measures import draw_normal, draw_uniform
 from shiftproof.objectives.objective import OBJECTIVES, Objective, Recipe, Selection
 from shiftproof.perturbations.noise import NoiseOption
 from shiftproof.types import Batch, Loss
@@ -28,15 +29,16 @@ class DeformationAugmentation(Objective):
 
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=2_000, schedule="cosine", evaluate_every=100)
     selection: ClassVar[Selection] = "source-validation"
+    splits: ClassVar[bool] = True
     kind: ClassVar[str] = "image"
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """Mean over domains of the mean cross-entropy of the deformed inputs."""
-        size = (len(batch.inputs), self.noise.size(tuple(batch.inputs.shape[1:])))
+        size = self.noise.size(tuple(batch.inputs.shape[1:]))
         if self.noise.law == "normal":
-            draws = torch.randn(size, generator=generator, device=generator.device)
+            draws = draw_normal(batch, (size,), generator)
         else:
-            draws = 2 * torch.rand(size, generator=generator, device=generator.device) - 1
+            draws = draw_uniform(batch, size, generator)
         deformed = self.noise.apply(batch.inputs, self.noise.scale * draws.to(batch.inputs))
         error = F.cross_entropy(model(deformed), batch.labels, reduction="none")
         return Loss(batch.mean_over_domains(error))

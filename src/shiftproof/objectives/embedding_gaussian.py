@@ -41,6 +41,10 @@ class EmbeddingGaussian(Objective):
         """Under which the model is selected."""
         return noise.EmbeddingGaussian(self.sigma) if self.sigma else None
 
+    def why_whole(self) -> str:
+        """The noise of a text depends on how many tokens the longest one has."""
+        return "its noise is drawn for as many tokens as the longest text of a minibatch has"
+
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """Mean over domains of the mean cross-entropy of the noisy texts."""
         texts = EmbeddedTexts.of(model, batch.inputs)

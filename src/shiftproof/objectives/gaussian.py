@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from shiftproof.objectives.measures import draw_normal
 from shiftproof.objectives.objective import OBJECTIVES, Recipe, Selection
 from shiftproof.objectives.smoothed import ForSmoothing
 from shiftproof.types import Batch, Loss
@@ -26,10 +27,11 @@ class Gaussian(ForSmoothing):
 
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=2_000, schedule="cosine", evaluate_every=100)
     selection: ClassVar[Selection] = "source-validation"
+    splits: ClassVar[bool] = True
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"sigma": 0.0},)
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """Mean over domains of the mean cross-entropy of the noisy inputs."""
-        draws = torch.randn(batch.inputs.shape, generator=generator, device=generator.device).to(batch.inputs)
+        draws = draw_normal(batch, batch.inputs.shape[1:], generator).to(batch.inputs)
         error = F.cross_entropy(model(batch.inputs + self.sigma * draws), batch.labels, reduction="none")
         return Loss(batch.mean_over_domains(error))

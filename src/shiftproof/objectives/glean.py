@@ -41,6 +41,7 @@ class GLEAN(Objective):
 
     recipe = Recipe(optimiser="adam", lr=5e-4, batch=4_000, steps=500, evaluate_every=50)
     selection: ClassVar[Selection] = "last"
+    splits: ClassVar[bool] = True
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"sigma": 0.0, "irm_weight": 0.0},)
 
     def findings(self, outcome: Outcome) -> Iterator[Finding]:
@@ -63,7 +64,7 @@ class GLEAN(Objective):
         """Mean risk and mean penalty of the domains."""
         parts = split(model, "glean")
         codes = parts.encoder(batch.inputs)
-        logits = parts.head(codes + spread(tuple(codes.shape), self.sigma, generator).to(codes))
+        logits = parts.head(codes + spread(batch, codes.shape[1:], self.sigma, generator).to(codes))
         error = batch.mean_over_domains(cross_entropy(logits, batch.labels))
         penalty = irm_penalty(logits, batch)
         return Loss(add_penalty(error, penalty, self.irm_weight, self.anneal, batch.step), error=error, penalty=penalty)

@@ -17,7 +17,7 @@ from shiftproof.attacks.ascent import Rule, weaknesses
 from shiftproof.attacks.attack import check_eps
 from shiftproof.attacks.embedding_pgd import EmbeddingPGD
 from shiftproof.attacks.pgd import PGD
-from shiftproof.models.prepared.prepare import Precision
+from shiftproof.execution.compute import TrainingPrecision
 from shiftproof.objectives.measures import error_of
 from shiftproof.objectives.moved import Climb, Movable, movable_batch
 from shiftproof.objectives.objective import Objective, Outcome
@@ -47,7 +47,7 @@ class InnerAttack(Objective):
     step: Annotated[float, Interval(gt=0, lt=math.inf)] | None = None
     rule: Rule = "steepest"
     random_start: bool = True
-    precision: Precision = "f32"
+    precision: TrainingPrecision = "f32"
 
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"threat": "linf:0"},)
 
@@ -72,13 +72,21 @@ class InnerAttack(Objective):
             return EmbeddingPGD(self.threat, steps=_VALIDATION_STEPS)
         return PGD(self.threat, steps=_VALIDATION_STEPS, early_exit=True)
 
+    def why_whole(self) -> str:
+        """Random starts of texts are drawn one after the other, each for as many tokens as its text has."""
+        if isinstance(self.threat, EmbeddingThreat) and self.random_start:
+            return (
+                "random starts in embeddings depend on all texts of a minibatch (objective.random_start=false has none)"
+            )
+        return super().why_whole()
+
     def findings(self, outcome: Outcome) -> Iterator[Finding]:
         """What weakens the attack."""
         return weaknesses(self.threat, self.steps, self.step, self.rule)
 
-    def movable(self, model: nn.Module, inputs: Tensor) -> AbstractContextManager[Movable]:
-        """What the attack moves of inputs (N x ...); inside the block the model is frozen and in eval mode."""
-        return movable_batch(model, inputs, self.threat, self.precision)
+    def movable(self, model: nn.Module, batch: Batch) -> AbstractContextManager[Movable]:
+        """What the attack moves of a batch; inside the block the model is frozen and in eval mode."""
+        return movable_batch(model, batch, self.threat, self.precision)
 
     def ascend(self, batch: Movable, losses: Callable[[Tensor], Tensor], generator: torch.Generator) -> Tensor:
         """Points (N x ...) up the losses of their scores, inside the threat."""
@@ -86,6 +94,6 @@ class InnerAttack(Objective):
 
     def attack_batch(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Callable[[nn.Module], Tensor]:
         """What the model, or its encoder, says of the batch moved to where its error is large."""
-        with self.movable(model, batch.inputs) as movable:
+        with self.movable(model, batch) as movable:
             points = self.ascend(movable, lambda outputs: error_of(outputs, batch.labels), generator)
         return partial(movable.read, points)

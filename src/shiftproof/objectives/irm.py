@@ -1,7 +1,7 @@
 """Invariant risk minimisation: one classifier that is best in every domain."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -34,11 +34,13 @@ class IRM(AnnealedPenalty):
 
     sigma: Annotated[NonNegative, Range(0.05, 1.0, log=True)] = 0.0
 
+    splits: ClassVar[bool] = True
+
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """Mean risk and mean penalty of the domains."""
         inputs = batch.inputs
         if self.sigma:
-            inputs = inputs + spread(tuple(inputs.shape), self.sigma, generator).to(inputs)
+            inputs = inputs + spread(batch, inputs.shape[1:], self.sigma, generator).to(inputs)
         logits = model(inputs)
         error = batch.mean_over_domains(cross_entropy(logits, batch.labels))
         penalty = irm_penalty(logits, batch)
@@ -47,13 +49,10 @@ class IRM(AnnealedPenalty):
 
 def irm_penalty(logits: Tensor, batch: Batch) -> Tensor:
     """The mean over domains of the product of the slopes of two halves of the minibatch: unbiased for the square."""
-    if min(batch.sizes) < 2:
+    if min(batch.whole_sizes) < 2:
         raise DataError("the penalty needs two samples of every domain in a step, for its two halves")
-    products = [
-        slopes[: len(slopes) // 2].mean() * slopes[len(slopes) // 2 :].mean()
-        for slopes in torch.split(scale_slopes(logits, batch.labels), list(batch.sizes))
-    ]
-    return torch.stack(products).mean()
+    means = batch.in_halves().domain_means(scale_slopes(logits, batch.labels))
+    return (means[0::2] * means[1::2]).mean()
 
 
 def scale_slopes(logits: Tensor, labels: Tensor) -> Tensor:

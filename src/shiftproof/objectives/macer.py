@@ -47,6 +47,7 @@ class MACER(ForSmoothing):
 
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=64, steps=1_000, schedule="cosine", evaluate_every=100)
     selection: ClassVar[Selection] = "source-validation"
+    splits: ClassVar[bool] = True
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"sigma": 0.0}, {"sigma": 0.0, "weight": 0.0})
 
     @property
@@ -69,7 +70,7 @@ class MACER(ForSmoothing):
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The mean over domains of both parts."""
-        logits = noisy_logits(model, batch.inputs, self.sigma, self.samples, generator)
+        logits = noisy_logits(model, batch, self.sigma, self.samples, generator)
         errors, shortfalls = self.parts(logits, batch.labels)
         error, shortfall = batch.mean_over_domains(errors), batch.mean_over_domains(shortfalls)
         return Loss(error + self.weight_at(batch.step) * shortfall, error=error, shortfall=shortfall)

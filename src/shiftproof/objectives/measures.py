@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -9,8 +11,20 @@ from torch import Tensor, nn
 from shiftproof.errors import ModelError
 from shiftproof.models import SplitModel
 from shiftproof.perturbations.noise import Noise, as_noise
+from shiftproof.types import Batch
 
-__all__ = ["cross_entropy", "divergence", "error_of", "noise_of", "noisy_copies", "noisy_logits", "split", "spread"]
+__all__ = [
+    "cross_entropy",
+    "divergence",
+    "draw_normal",
+    "draw_uniform",
+    "error_of",
+    "noise_of",
+    "noisy_copies",
+    "noisy_logits",
+    "split",
+    "spread",
+]
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -36,16 +50,17 @@ def divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
     return F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(-1)
 
 
-def noisy_copies(inputs: Tensor, sigma: float, samples: int, generator: torch.Generator) -> Tensor:
-    """Inputs (N x ...) with normal noise: samples * N of them, all inputs once and then all again."""
-    draws = spread((samples * len(inputs), *inputs.shape[1:]), sigma, generator).to(inputs)
+def noisy_copies(batch: Batch, sigma: float, samples: int, generator: torch.Generator) -> Tensor:
+    """A batch's inputs (N x ...) with normal noise: samples * N of them, all inputs once and then all again."""
+    inputs = batch.inputs
+    draws = spread(batch, inputs.shape[1:], sigma, generator, samples).flatten(0, 1).to(inputs)
     return inputs.repeat(samples, *[1] * (inputs.ndim - 1)) + draws
 
 
-def noisy_logits(model: nn.Module, inputs: Tensor, sigma: float, samples: int, generator: torch.Generator) -> Tensor:
-    """Logits (samples x N x K) of noisy copies of inputs (N x ...), in one pass."""
-    logits: Tensor = model(noisy_copies(inputs, sigma, samples, generator))
-    return logits.reshape(samples, len(inputs), -1)
+def noisy_logits(model: nn.Module, batch: Batch, sigma: float, samples: int, generator: torch.Generator) -> Tensor:
+    """Logits (samples x N x K) of noisy copies of a batch's inputs (N x ...), in one pass."""
+    logits: Tensor = model(noisy_copies(batch, sigma, samples, generator))
+    return logits.reshape(samples, len(batch.inputs), -1)
 
 
 def noise_of(sigma: float) -> Noise | None:
@@ -53,9 +68,24 @@ def noise_of(sigma: float) -> Noise | None:
     return as_noise(f"gaussian:{sigma!r}") if sigma > 0 else None
 
 
-def spread(shape: tuple[int, ...], sigma: float, generator: torch.Generator) -> Tensor:
-    """Normal draws of standard deviation `sigma`."""
-    return sigma * torch.randn(shape, generator=generator, device=generator.device)
+def spread(
+    batch: Batch, shape: Sequence[int], sigma: float, generator: torch.Generator, copies: int | None = None
+) -> Tensor:
+    """Normal draws of standard deviation `sigma` for every sample of a batch: N x shape, or copies x N x shape."""
+    return sigma * draw_normal(batch, shape, generator, copies)
+
+
+def draw_normal(batch: Batch, shape: Sequence[int], generator: torch.Generator, copies: int | None = None) -> Tensor:
+    """Standard normal draws for every sample of a batch: N x shape, or copies x N x shape."""
+    before = () if copies is None else (copies,)
+    return batch.draw(
+        lambda count: torch.randn((*before, count, *shape), generator=generator, device=generator.device), len(before)
+    )
+
+
+def draw_uniform(batch: Batch, size: int, generator: torch.Generator) -> Tensor:
+    """Draws from -1 to 1 for every sample of a batch (N x size)."""
+    return batch.draw(lambda count: 2 * torch.rand((count, size), generator=generator, device=generator.device) - 1)
 
 
 def split(model: nn.Module, objective: str) -> SplitModel:

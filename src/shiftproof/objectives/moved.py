@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from shiftproof.attacks.ascent import Rule, ascend, attackable
 from shiftproof.attacks.embedded_steps import ascend_embedded, attackable_texts
 from shiftproof.errors import UsageError
-from shiftproof.models.prepared.prepare import Precision
+from shiftproof.execution.compute import TrainingPrecision
 from shiftproof.models.text import EmbeddedTexts, text_encoder_of
 from shiftproof.perturbations.embedding import EmbeddingThreat
 from shiftproof.perturbations.threat import Threat
+from shiftproof.types import Batch
 
 __all__ = ["Climb", "Movable", "movable_batch"]
 
@@ -38,6 +39,7 @@ class Movable(ABC):
     start: Tensor
     """Where they are before it (N x ...)."""
     scores: Callable[[Tensor], Tensor]
+    batch: Batch
 
     @abstractmethod
     def ascend(self, losses: Callable[[Tensor], Tensor], climb: Climb, generator: torch.Generator) -> Tensor:
@@ -56,7 +58,7 @@ class _Pixels(Movable):
         start, steps = self.start, climb.steps
         return ascend(
             self.scores, losses, start, self.threat, steps, generator,
-            step=climb.step, rule=climb.rule, random_start=climb.random_start,
+            step=climb.step, rule=climb.rule, random_start=climb.random_start, draw=self.batch.draw,
         )  # fmt: skip
 
     def read(self, points: Tensor, part: nn.Module) -> Tensor:
@@ -82,16 +84,16 @@ class _Embeddings(Movable):
 
 @contextmanager
 def movable_batch(
-    model: nn.Module, inputs: Tensor, threat: Threat | EmbeddingThreat, precision: Precision
+    model: nn.Module, batch: Batch, threat: Threat | EmbeddingThreat, precision: TrainingPrecision
 ) -> Iterator[Movable]:
     """A batch as a threat moves it; inside the block the model is in eval mode and frozen, after it as it was."""
     if isinstance(threat, EmbeddingThreat):
-        with attackable_texts(model, inputs, precision) as (texts, scores):
-            yield _Embeddings(texts.embed().detach(), scores, threat, texts)
+        with attackable_texts(model, batch.inputs, precision) as (texts, scores):
+            yield _Embeddings(texts.embed().detach(), scores, batch, threat, texts)
         return
     if text_encoder_of(model) is not None:
         raise UsageError(
             f"{threat} is a change of pixels, but the model reads text: give the objective the threat embedding-l2:1.0"
         )
-    with attackable(model, inputs, precision) as scores:
-        yield _Pixels(inputs, scores, threat)
+    with attackable(model, batch.inputs, precision) as scores:
+        yield _Pixels(batch.inputs, scores, batch, threat)

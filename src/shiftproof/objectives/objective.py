@@ -85,6 +85,9 @@ class Objective(Method, ABC):
     """Whether it also trains a model to predict numbers."""
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ()
     """Options with which the loss is that of ERM, for `check_objective`."""
+    splits: ClassVar[bool] = False
+    """Whether processes may share out a minibatch: what the loss takes over samples are sums and means by the batch's
+    own methods, and what it draws for samples is drawn by `batch.draw`."""
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
@@ -113,6 +116,15 @@ class Objective(Method, ABC):
     def victim(self, model: nn.Module) -> Victim:
         """The classifier that `attack` attacks: the model as it is."""
         return Base(model)
+
+    def why_whole(self) -> str:
+        """Why processes can't share out a minibatch; nothing if they can.
+
+        A class that has a loss of its own says itself that it splits: its base has said so of another loss.
+        """
+        lineage = type(self).__mro__
+        says, computes = (next(one for one in lineage if name in vars(one)) for name in ("splits", "loss"))
+        return "" if self.splits and issubclass(says, computes) else "its class does not say that its loss splits"
 
     def findings(self, outcome: Outcome) -> Iterator[Finding]:
         """What a reader should know of a model that was trained so."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from shiftproof.attacks import Base, Smoothed, Victim
 from shiftproof.attacks.ascent import ascend, attackable, weaknesses
 from shiftproof.attacks.pgd import PGD
-from shiftproof.models.prepared.prepare import Precision
+from shiftproof.execution.compute import TrainingPrecision
 from shiftproof.objectives.measures import cross_entropy, spread
 from shiftproof.objectives.objective import OBJECTIVES, Outcome, Recipe, Selection
 from shiftproof.objectives.smoothed import ForSmoothing
@@ -46,11 +46,12 @@ class SmoothAdv(ForSmoothing):
     steps: Annotated[Positive, Range(2, 10)] = 10
     samples: Annotated[Positive, Range(1, 8, log=True)] = 2
     step: Annotated[float, Interval(gt=0, lt=math.inf)] | None = None
-    precision: Precision = "f32"
+    precision: TrainingPrecision = "f32"
     warmup: Natural = 0
 
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=1_000, schedule="cosine", evaluate_every=100)
     selection: ClassVar[Selection] = "robust-source-validation"
+    splits: ClassVar[bool] = True
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"sigma": 0.0, "eps": 0.0},)
 
     @property
@@ -89,7 +90,7 @@ class SmoothAdv(ForSmoothing):
         """Mean over domains of the mean cross-entropy of all noisy copies of the attacked inputs."""
         inputs, labels = batch.inputs, batch.labels
         eps = self.eps_at(batch.step)
-        noise = spread((self.samples, *inputs.shape), self.sigma, generator).to(inputs)
+        noise = spread(batch, inputs.shape[1:], self.sigma, generator, self.samples).to(inputs)
 
         def copies(points: Tensor) -> Tensor:
             return (points + noise).flatten(0, 1)

@@ -32,13 +32,14 @@ class Stability(ForSmoothing):
 
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=1_500, schedule="cosine", evaluate_every=100)
     selection: ClassVar[Selection] = "source-validation"
+    splits: ClassVar[bool] = True
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"sigma": 0.0}, {"weight": 0.0})
     passes: ClassVar[int] = 2
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The mean over domains of both parts."""
         clean = model(batch.inputs)
-        moved = model(noisy_copies(batch.inputs, self.sigma, 1, generator))
+        moved = model(noisy_copies(batch, self.sigma, 1, generator))
         error = batch.mean_over_domains(cross_entropy(clean, batch.labels))
         drift = batch.mean_over_domains(divergence(clean.log_softmax(-1), moved.log_softmax(-1)))
         return Loss(error + self.weight * drift, error=error, divergence=drift)

@@ -32,6 +32,7 @@ class TRADES(InnerAttack):
 
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=1_000, schedule="cosine", evaluate_every=100)
     selection: ClassVar[Selection] = "robust-source-validation"
+    splits: ClassVar[bool] = True
     neutral = ({"threat": "linf:0"}, {"beta": 0.0})
 
     def __post_init__(self) -> None:
@@ -46,7 +47,7 @@ class TRADES(InnerAttack):
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The attack maximises the divergence from predictions that it asks for once."""
-        with self.movable(model, batch.inputs) as movable:
+        with self.movable(model, batch) as movable:
             with torch.no_grad():
                 clean_log_p = movable.scores(movable.start).log_softmax(-1)
             points = self.ascend(movable, lambda moved: divergence(clean_log_p, moved.log_softmax(-1)), generator)

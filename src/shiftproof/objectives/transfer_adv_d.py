@@ -35,6 +35,7 @@ class TransferAdvD(InnerAttack):
 
     recipe = Recipe(optimiser="adam", lr=1e-4, batch=128, steps=1_000, evaluate_every=100)
     selection: ClassVar[Selection] = "robust-source-validation"
+    splits: ClassVar[bool] = True
 
     @property
     def passes(self) -> int:

@@ -35,6 +35,7 @@ class TransferNoise(Objective):
 
     recipe = Recipe(optimiser="adam", lr=1e-4, batch=128, steps=2_000, evaluate_every=100)
     selection: ClassVar[Selection] = "source-validation"
+    splits: ClassVar[bool] = True
     kind: ClassVar[str] = "image"
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"sigma": 0.0, "eps": 0.0},)
 
@@ -45,9 +46,9 @@ class TransferNoise(Objective):
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """Mean over domains of the mean cross-entropy of the noisy inputs."""
-        shape = tuple(batch.inputs.shape)
+        shape = batch.inputs.shape[1:]
         if self.reading == "gauss":
-            noise = spread(shape, self.sigma, generator)
+            noise = spread(batch, shape, self.sigma, generator)
         else:
-            noise = project(spread(shape, 1.0, generator), "l2", self.eps)
+            noise = project(spread(batch, shape, 1.0, generator), "l2", self.eps)
         return Loss(batch.mean_over_domains(cross_entropy(model(batch.inputs + noise.to(batch.inputs)), batch.labels)))

@@ -1,6 +1,7 @@
 """Risk extrapolation: the risks of the domains should be equal."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -25,6 +26,8 @@ class VREx(AnnealedPenalty):
 
     Krueger et al., "Out-of-distribution generalization via risk extrapolation (REx)" (2021, arXiv:2003.00688).
     """
+
+    splits: ClassVar[bool] = True
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The mean of the risks and their variance."""

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from annotated_types import Interval
 from torch import nn
 
+from shiftproof.objectives.measures import draw_uniform
 from shiftproof.objectives.objective import OBJECTIVES, Objective, Recipe, Selection
 from shiftproof.perturbations import noise
 from shiftproof.types import Batch, Loss, Range
@@ -29,6 +30,7 @@ class WordDeletion(Objective):
 
     recipe = Recipe(optimiser="adamw", lr=1e-3, batch=64, steps=1_000, schedule="linear", evaluate_every=100)
     selection: ClassVar[Selection] = "source-validation"
+    splits: ClassVar[bool] = True
     kind: ClassVar[str] = "text"
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"q": 0.0},)
 
@@ -41,7 +43,6 @@ class WordDeletion(Objective):
         """Mean over domains of the mean cross-entropy of the thinned texts."""
         inputs, deletion = batch.inputs, self.noise
         if deletion is not None:
-            size = (len(inputs), deletion.size(tuple(inputs.shape[1:])))
-            coins = 2 * torch.rand(size, generator=generator, device=generator.device) - 1
+            coins = draw_uniform(batch, deletion.size(tuple(inputs.shape[1:])), generator)
             inputs = deletion.apply(inputs, coins)
         return Loss(batch.mean_over_domains(F.cross_entropy(model(inputs), batch.labels, reduction="none")))

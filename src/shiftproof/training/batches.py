@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
 
 from shiftproof.domains import Domain
+from shiftproof.domains.threads import read_ahead
 from shiftproof.rng import numpy_generator
 from shiftproof.training.machine import to_layout
+from shiftproof.training.team import Team
 from shiftproof.types import Batch, IntArray
 
 __all__ = ["Batches"]
@@ -20,7 +21,7 @@ class Batches:
     """One minibatch of every domain a step.
 
     Each domain goes through its samples in an endless row of shuffles, keyed by its name: neither other domains nor
-    their order changes what it gives, and step t needs no step before it.
+    their order changes what it gives, and step t needs no step before it. A process of a `team` reads its part alone.
     """
 
     def __init__(
@@ -30,37 +31,36 @@ class Batches:
         seed: int,
         device: torch.device,
         layout: torch.memory_format = torch.contiguous_format,
+        dtype: torch.dtype | None = None,
+        team: Team | None = None,
     ) -> None:
         self._domains = sorted(domains, key=lambda domain: domain.name)
-        self._size, self._seed, self._device, self._layout = size, seed, device, layout
+        self._size, self._seed, self._device, self._layout, self._dtype = size, seed, device, layout, dtype
+        team = team or Team()
+        self._held, self._share = team.held(size), team.share((size,) * len(domains))
         self._shuffles: dict[tuple[str, int], IntArray] = {}
 
     def __getitem__(self, step: int) -> Batch:
-        parts = [domain.take(self._indices(domain, step)) for domain in self._domains]
+        parts = [domain.take(self._indices(domain, step)[self._held]) for domain in self._domains]
         return Batch(
-            to_layout(torch.cat([inputs for inputs, _ in parts]).to(self._device), self._layout),
+            to_layout(torch.cat([inputs for inputs, _ in parts]).to(self._device, self._dtype), self._layout),
             torch.cat([labels for _, labels in parts]).to(self._device),
             tuple(domain.name for domain in self._domains),
             tuple(len(labels) for _, labels in parts),
             step,
+            share=self._share,
         )
 
     def steps(self, start: int, end: int) -> Iterator[Batch]:
         """The batches of steps start to end - 1.
 
-        Where files must be decoded, the next batch is read while the caller works on the present one; for data in
+        Where files must be decoded, the next batches are read while the caller works on the present one; for data in
         memory a second thread costs more than it saves (its math threads compete with the caller's).
         """
-        if start >= end or all(domain.inputs.in_memory for domain in self._domains):
-            yield from (self[step] for step in range(start, end))
-            return
-        with ThreadPoolExecutor(1) as reader:
-            upcoming = reader.submit(self.__getitem__, start)
-            for step in range(start, end):
-                batch = upcoming.result()
-                if step + 1 < end:
-                    upcoming = reader.submit(self.__getitem__, step + 1)
-                yield batch
+        if all(domain.inputs.in_memory for domain in self._domains):
+            yield from map(self.__getitem__, range(start, end))
+        else:
+            yield from read_ahead(self.__getitem__, range(start, end))
 
     def _indices(self, domain: Domain, step: int) -> IntArray:
         positions = np.arange(step * self._size, (step + 1) * self._size)

@@ -21,12 +21,13 @@ __all__ = ["State", "read_checkpoint", "write_checkpoint"]
 class State:
     """What a training run is after `step` steps; `identity` says which run.
 
-    `losses` sums the loss and its named parts over the `losses_of` steps since the last evaluation; `memory` is what
-    the loss of the last step remembered.
+    `threads` are those of each of the `processes`. `losses` sums the loss and its named parts over the `losses_of`
+    steps since the last evaluation; `memory` is what the loss of the last step remembered.
     """
 
     identity: dict[str, Any]
     threads: int
+    processes: int = 1
     step: int = 0
     seconds: float = 0.0
     losses: dict[str, float] = field(default_factory=dict)
@@ -47,8 +48,8 @@ def write_checkpoint(path: Path, state: State) -> None:
     write_atomically(path, buffer.getvalue())
 
 
-def read_checkpoint(path: Path, identity: dict[str, Any]) -> State | None:
-    """The state at `path`, None if there is none; one of another run is an error, not a start."""
+def read_checkpoint(path: Path, identity: dict[str, Any], processes: int = 1) -> State | None:
+    """The state at `path`, None if there is none; one of another run, or of other processes, is an error, no start."""
     if not path.is_file():
         return None
     try:
@@ -60,5 +61,10 @@ def read_checkpoint(path: Path, identity: dict[str, Any]) -> State | None:
         raise TrainingError(
             f"the checkpoint {path} belongs to another training run (another {', '.join(changed)}); "
             "choose another place, or remove it to start over"
+        )
+    if state.processes != processes:
+        raise TrainingError(
+            f"the checkpoint {path} is one of training in {state.processes} processes, not {processes}: go on with "
+            f"--processes {state.processes} (in Python processes={state.processes}), or remove it to start over"
         )
     return state

@@ -21,7 +21,7 @@ from shiftproof.perturbations.embedding import EmbeddingThreat
 from shiftproof.perturbations.threat import Threat
 from shiftproof.rng import checked_seed
 
-__all__ = ["check_arguments", "check_kind", "checked_sources", "identity_of"]
+__all__ = ["check_arguments", "check_kind", "check_processes", "checked_sources", "identity_of"]
 
 
 def check_arguments(model: object, objective: object, seed: object, recipe: object, selection: object) -> None:
@@ -60,6 +60,21 @@ def check_kind(objective: Objective, domains: Domains) -> None:
         f"{threat} is {what}, but {domains.name!r} holds {seen}: give the objective {objective.name} a threat such as "
         f"{other} (--set objective.threat={other})"
     )
+
+
+def check_processes(objective: Objective, recipe: Recipe, processes: int) -> None:
+    """Refuse several processes where a minibatch can't be shared out among them."""
+    if processes == 1:
+        return
+    if why := objective.why_whole():
+        raise UsageError(
+            f"the objective {objective.name} can't be trained in {processes} processes: {why}; leave --processes out"
+        )
+    if recipe.batch < processes:
+        raise UsageError(
+            f"a minibatch of {recipe.batch} can't be shared out among {processes} processes: every one needs a sample "
+            f"of each domain, with --set training.batch={processes} or more"
+        )
 
 
 def checked_sources(model: nn.Module, sources: Any) -> Domains:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from shiftproof.domains import Domains
 from shiftproof.objectives import Objective, Recipe
 from shiftproof.training.plateau import Stopped
+from shiftproof.types import Finding
 
 __all__ = ["Fit", "Selected"]
 
@@ -41,7 +42,8 @@ class Fit:
     `sp.save_model` writes; `last` is the state of the last step. `history` has a row for each evaluation: step, mean
     training loss (and its named parts) since the row before, validation accuracy of every source domain under what
     selects: the objective's attack, its noise, or nothing; or the mean radius of the vote under that noise. `stopped`
-    says after which step training ended, and why.
+    says after which step training ended, and why; each of the `processes` had so many `threads`. `findings` are what a
+    reader should know of how it was trained.
     """
 
     model: nn.Module
@@ -53,6 +55,8 @@ class Fit:
     seconds: float
     stopped: Stopped
     last: dict[str, Tensor] = field(repr=False)
+    processes: int = 1
+    findings: tuple[Finding, ...] = ()
 
     def describe(self, sources: Domains, objective: Objective, initial: dict[str, Any] | None) -> dict[str, Any]:
         """The record of the model, as it lies beside its file; `initial` is what it was before."""
@@ -65,6 +69,7 @@ class Fit:
             "stopped": asdict(self.stopped),
             "seed": self.seed,
             "threads": self.threads,
+            "processes": self.processes,
             "fingerprints": {domain.name: domain.fingerprint for domain in sources},
             "initial": initial,
         }

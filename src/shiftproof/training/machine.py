@@ -1,4 +1,4 @@
-"""Where and how long training computes: device, threads, clock."""
+"""How training computes: threads, layout, clock."""
 
 from __future__ import annotations
 
@@ -10,22 +10,38 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import ModelError, UsageError
+from shiftproof.execution import find_device
 from shiftproof.models.outputs import logits_of
 
-__all__ = ["Clock", "choose_layout", "find_device", "math_threads", "to_layout"]
+__all__ = ["Clock", "choose_layout", "input_type", "math_threads", "rank_devices", "to_layout"]
 
 
-def find_device(name: str) -> torch.device:
-    """The device called `name`; `auto` is an accelerator if there is one, else the CPU."""
-    if not isinstance(name, str | torch.device):
-        raise UsageError(f"the device is {name!r}; it should be a name such as 'cpu', 'cuda' or 'auto'")
-    if name != "auto":
-        try:
-            return torch.empty(0, device=name).device
-        except (RuntimeError, AssertionError) as error:
-            raise UsageError(f"can't compute on the device {name!r}: {str(error).splitlines()[0]}") from error
-    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    return accelerator or torch.device("cpu")
+def rank_devices(name: str, processes: int) -> list[torch.device]:
+    """Where each of several processes computes: all on the CPU, or each on an accelerator of its own."""
+    device = find_device(name)
+    if processes == 1:
+        return [device]
+    if not torch.distributed.is_available():
+        raise UsageError("this torch can't train in several processes: leave --processes out")
+    if device.type == "cpu":
+        return [device] * processes
+    if name != "auto" and torch.device(name).index is not None:
+        raise UsageError(
+            f"the device is {str(name)!r}, and {processes} processes need one each: write --device {device.type}"
+        )
+    there = torch.accelerator.device_count()
+    if there < processes:
+        raise UsageError(
+            f"{processes} processes need a device each, and there are {there} of {device.type}: write --processes "
+            f"{there}, or --device cpu"
+        )
+    return [torch.device(device.type, rank) for rank in range(processes)]
+
+
+def input_type(model: nn.Module) -> torch.dtype | None:
+    """The type that inputs are brought to: double for a model whose weights are, else they stay as they are."""
+    weights = next((one for one in model.parameters() if one.is_floating_point()), None)
+    return torch.float64 if weights is not None and weights.dtype == torch.float64 else None
 
 
 @contextmanager

@@ -1,17 +1,20 @@
-"""Which part of a model is trained."""
+"""Which part of a model is trained, and what layers see of a minibatch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from shiftproof.errors import ModelError
 from shiftproof.models import SplitModel
-from shiftproof.objectives.objective import Part
+from shiftproof.objectives.objective import Part, Recipe
+from shiftproof.types import Finding
 
-__all__ = ["check_part", "only", "to_train_mode"]
+__all__ = ["check_part", "only", "shared_findings", "to_train_mode"]
 
 
 def check_part(model: nn.Module, part: Part) -> None:
@@ -42,3 +45,21 @@ def to_train_mode(model: nn.Module, part: Part) -> None:
     model.train()
     if part == "head" and isinstance(model, SplitModel):
         model.encoder.eval()
+
+
+def shared_findings(model: nn.Module, recipe: Recipe, devices: list[torch.device]) -> Iterator[Finding]:
+    """What layers have seen of minibatches that several processes shared out; leaves the model in eval mode."""
+    size = len(devices)
+    to_train_mode(model, recipe.part)
+    trained = any(isinstance(layer, _BatchNorm) and layer.training for layer in model.modules())
+    model.eval()
+    # on accelerators BatchNorm takes those of all processes
+    if trained and size > 1 and devices[0].type == "cpu":
+        few = recipe.batch // size
+        yield Finding(
+            "warn",
+            "batchnorm-shares",
+            f"BatchNorm statistics are those of each process's share, {few} of the {recipe.batch} samples of a domain "
+            f"in a step, and the running ones those of process 0: one process would have trained other weights",
+            {"processes": size},
+        )

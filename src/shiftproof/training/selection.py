@@ -14,13 +14,14 @@ from shiftproof.attacks import Smoothed
 from shiftproof.attacks.attack import attack_samples
 from shiftproof.domains import Domain, Domains, validation_part
 from shiftproof.errors import UsageError
+from shiftproof.models.placement import device_of
 from shiftproof.models.text import EmbeddedTexts, noise_shape
 from shiftproof.objectives import OBJECTIVES, Objective, Recipe
 from shiftproof.objectives.objective import Selection, Until
 from shiftproof.perturbations.noise import Noise, draw
 from shiftproof.rng import numpy_generator
 from shiftproof.statistics import pearson
-from shiftproof.training.machine import to_layout
+from shiftproof.training.machine import input_type, to_layout
 from shiftproof.types import FloatArray, IntArray
 
 __all__ = [
@@ -195,8 +196,12 @@ class Validation:
         return float((np.concatenate(answers) == domain.labels).mean())
 
     def _logits(self, model: nn.Module, inputs: Tensor) -> Tensor:
-        logits: Tensor = model(to_layout(inputs.to(_device(model)), self.layout))
+        logits: Tensor = model(self._placed(inputs, model))
         return logits
+
+    def _placed(self, inputs: Tensor, model: nn.Module) -> Tensor:
+        """Inputs as the model takes them."""
+        return to_layout(inputs.to(device_of(model), input_type(model)), self.layout)
 
     def _noisy(self, model: nn.Module, noise: Noise, domain: str) -> Callable[[Tensor], Tensor]:
         """The model's logits of inputs under noise."""
@@ -216,22 +221,19 @@ class Validation:
         """The mean radius of the majority vote, 0 where it is wrong."""
         # here, too, the same draws at every evaluation, for all samples
         smoothed = Smoothed(model, noise, votes=RADIUS_VOTES, seed=self.seed)
-        counts = [
-            smoothed.counts(to_layout(domain.take(block)[0].to(_device(model)), self.layout)) for block in domain.blocks
-        ]
+        counts = [smoothed.counts(self._placed(domain.take(block)[0], model)) for block in domain.blocks]
         return float(radius_estimate(np.concatenate(counts), domain.labels, noise).mean())
 
     def _robust(self, model: nn.Module, domain: Domain) -> float:
         attack = self.objective.attack
         assert attack is not None
         inputs, labels = domain.tensors()
-        device = _device(model)
         # here, too, the same draws at every evaluation
         (result,) = attack_samples(
             self.objective.victim(model),
             attack,
-            to_layout(inputs.to(device), self.layout),
-            labels.to(device),
+            self._placed(inputs, model),
+            labels.to(device_of(model)),
             domain.ids,
             [attack.threat.eps],
             self.seed,
@@ -267,7 +269,3 @@ def _random_part(domain: Domain, count: int, seed: int) -> Domain:
         return domain
     chosen = numpy_generator(seed, "validation part", domain.name).choice(len(domain), count, replace=False)
     return domain.subset(np.sort(chosen))
-
-
-def _device(model: nn.Module) -> torch.device:
-    return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
