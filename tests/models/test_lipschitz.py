@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import shiftproof as sp
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError, UnknownConstant, UnknownName, UsageError
+from shiftproof.execution import Compute
 from shiftproof.models.files import fingerprint, save_model
 from shiftproof.models.layers import Gray, Normalize
 from shiftproof.models.lipschitz import (
@@ -641,7 +642,7 @@ def test_frozen_does_not_touch_statistics_or_the_mode() -> None:
 def test_prepared_models_agree(name: str, precision: str) -> None:
     model = sp.build_model(name, DIGITS).eval()
     inputs = torch.rand(8, *DIGITS.shape)
-    prepared = prepare(model, DIGITS.shape, precision=precision)  # type: ignore[arg-type]
+    prepared = prepare(model, DIGITS.shape, compute=Compute("cpu", precision))  # type: ignore[arg-type]
     with torch.inference_mode():
         assert torch.allclose(prepared(inputs), model(inputs), atol=1e-5 if precision == "f32" else 0.05)
     assert ("first layer split off" in prepared.description) == (name == "mlp-cayley")

@@ -12,6 +12,7 @@ import shiftproof as sp
 from shiftproof.certification.sampling.exact import ExactLayer
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError, UnknownName, UsageError
+from shiftproof.execution import Compute
 from shiftproof.models import MODELS
 from shiftproof.models.layers import Gray, Normalize
 from shiftproof.models.prepared.prepare import prepare
@@ -250,7 +251,7 @@ def test_bf16_is_near_and_its_logits_do_not_tie(name: str) -> None:
     model = seasoned(CASES[name]())
     inputs = torch.rand(8, *SHAPE)
     with torch.inference_mode():
-        expected, given = model(inputs), prepare(model, SHAPE, precision="bf16")(inputs)
+        expected, given = model(inputs), prepare(model, SHAPE, compute=Compute("cpu", "bf16"))(inputs)
     assert given.dtype == torch.float32
     assert float((expected - given).abs().max()) < 0.05 * max(1.0, float(expected.abs().max()))
     if name != "branching":
@@ -263,7 +264,7 @@ def test_bf16_leaves_a_single_layer_alone() -> None:
     model[1].bias.data += 40
     inputs = torch.rand(64, *SHAPE)
     with torch.inference_mode():
-        given = prepare(model, SHAPE, precision="bf16")(inputs)
+        given = prepare(model, SHAPE, compute=Compute("cpu", "bf16"))(inputs)
         assert torch.equal(given.argmax(1), model(inputs).argmax(1))
 
 
@@ -292,13 +293,13 @@ def test_what_can_not_be_prepared_gets_a_sentence() -> None:
     with pytest.raises(ModelError, match="does not take inputs of shape"):
         prepare(CASES["linear"]().eval(), (1, 4, 4))
     with pytest.raises(UnknownName):
-        prepare(CASES["linear"]().eval(), SHAPE, precision="f16")  # type: ignore[arg-type]
+        prepare(CASES["linear"]().eval(), SHAPE, compute=Compute("cpu", "f16"))  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("openvino") is not None, reason="OpenVINO is installed")
 def test_a_missing_backend_says_how_to_get_it() -> None:
     with pytest.raises(UsageError, match=r"pip install 'shiftproof\[fast\]'"):
-        prepare(CASES["cnn"]().eval(), SHAPE, backend="openvino")
+        prepare(CASES["cnn"]().eval(), SHAPE, compute=Compute("cpu", backend="openvino"))
 
 
 @pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="needs the extra 'fast'")
@@ -306,7 +307,7 @@ def test_a_missing_backend_says_how_to_get_it() -> None:
 @pytest.mark.parametrize("name", ["mlp", "cnn", "residual"])
 def test_openvino_computes_the_same(name: str) -> None:
     model = seasoned(CASES[name]())
-    prepared = prepare(model, SHAPE, backend="openvino")
+    prepared = prepare(model, SHAPE, compute=Compute("cpu", backend="openvino"))
     inputs = torch.rand(prepared.slice_size, *SHAPE)
     with torch.inference_mode():
         for some in (inputs, inputs[:3]):

@@ -10,7 +10,7 @@ from torch import nn
 
 from shiftproof.errors import ModelError
 
-__all__ = ["file_hash", "fingerprint", "weight_bytes"]
+__all__ = ["file_hash", "fingerprint", "parameter_hash", "weight_bytes"]
 
 
 def weight_bytes(model: nn.Module) -> bytes:
@@ -22,6 +22,12 @@ def weight_bytes(model: nn.Module) -> bytes:
 def fingerprint(model: nn.Module) -> str:
     """A hash of all weights and buffers."""
     return hashlib.sha256(weight_bytes(model)).hexdigest()
+
+
+def parameter_hash(model: nn.Module) -> str:
+    """A hash of all weights that could be trained, without buffers such as statistics of BatchNorm."""
+    parameters = {name: one.detach().cpu().contiguous().clone() for name, one in model.named_parameters()}
+    return hashlib.sha256(safetensors.torch.save(parameters)).hexdigest()
 
 
 def file_hash(path: Path) -> str:

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
-from shiftproof.errors import ModelError, UnknownName, UsageError
-from shiftproof.execution import require_bf16, single_threaded
+from shiftproof.errors import ModelError
+from shiftproof.execution import HERE, Compute, Precision, single_threaded
 from shiftproof.models.lipschitz.freeze import freeze
+from shiftproof.models.placement import CPU
+from shiftproof.models.prepared.fuse import fuse
 from shiftproof.models.prepared.rewrite import Affine, Parts, head_in_f32, rewrite
+from shiftproof.models.prepared.slices import Slices, fitting_slice
 from shiftproof.models.reference import BF16_TOLERANCE, TOLERANCE, Reference, copy_of, random_inputs
 from shiftproof.models.text import text_encoder_of
 
-__all__ = ["Backend", "Precision", "Prepared", "check_compute", "prepare"]
-
-Precision = Literal["f32", "bf16"]
-Backend = Literal["torch", "openvino"]
+__all__ = ["Prepared", "prepare"]
 
 ACTIVATION_BYTES = 4 << 20
 SMALLEST_SLICE, LARGEST_SLICE = 16, 512
@@ -39,7 +38,8 @@ class Prepared:
     Where it begins with a dense layer, that is split off: `rest(affine(x))` are the logits too, so that the layer's
     image of noise that many inputs share is computed once. `rest` may then overwrite its input; without `affine` it is
     the whole. `slice_size` inputs at a time keep the activations in the caches; it depends on the model alone.
-    `channels_last` is how images are best stored. `reference` is what the model itself says of a few inputs.
+    `channels_last` is how images are best stored. `reference` is what the model itself says of a few inputs. Inputs are
+    on the device `place`; `slices` cut them there, where what fits is found out on the way.
     """
 
     rest: Callable[[Tensor], Tensor]
@@ -50,39 +50,48 @@ class Prepared:
     description: str
     reference: Reference
     tolerance: float = TOLERANCE
+    place: torch.device = CPU
+    slices: Slices | None = None
 
     def __call__(self, inputs: Tensor) -> Tensor:
         return self.rest(inputs if self.first is None else self.first(inputs))
 
     def holds(self) -> bool:
         """Whether this copy still says of the reference's inputs what the model itself said of them."""
-        inputs = self.reference.inputs.clone()
         with torch.no_grad(), single_threaded():
-            logits = self(inputs.contiguous(memory_format=torch.channels_last) if self.channels_last else inputs)
-        return self.reference.agrees(logits, self.tolerance)
+            logits = self(self.to_layout(self.reference.inputs.clone().to(self.place)))
+        return self.reference.agrees(logits.cpu(), self.tolerance)
+
+    def to_layout(self, images: Tensor) -> Tensor:
+        """Images as they are best stored."""
+        return _to_channels_last(images) if self.channels_last else images
 
 
 def prepare(
     model: nn.Module,
     shape: tuple[int, ...],
     *,
-    precision: Precision = "f32",
-    backend: Backend = "torch",
+    compute: Compute = HERE,
     reference: Reference | None = None,
+    check_batches: bool = True,
 ) -> Prepared:
     """Freeze, fold, lay out and split a copy of `model` for inputs of `shape`; the model itself is not touched.
 
     BatchNorm behind a convolution is folded into it, ReLU overwrites what nobody else reads, images are stored with
-    their channels last, and a dense first layer is split off. Each of these is compared with the `reference`, what the
-    model itself says of a few inputs, and is left out if it says anything else. A model that can't be traced is only
-    frozen. In bf16 the layers between a first and a last dense one compute in bfloat16; noise is added before that.
+    their channels last, convolutions have packed weights and do the ReLU and the sum behind them (in f32), and a dense
+    first layer is split off. Each of these is compared with the `reference`, what the model itself says of a few
+    inputs, and is left out if it says anything else. A model that can't be traced is only frozen. In bf16 the layers
+    between a first and a last dense one compute in bfloat16; noise is added before that.
+    Without `check_batches` it is asked at no other size of a batch, which is enough to measure its speed.
     """
-    check_compute(precision, backend)
+    place, precision, backend = compute.check().place, compute.precision, compute.backend
     tolerance = TOLERANCE if precision == "f32" else BF16_TOLERANCE
     with torch.no_grad(), single_threaded():
         if reference is None:
             reference = Reference.of(model, random_inputs(shape))
-        parts = _equal_parts(model, shape, reference, in_place=backend == "torch")
+        # a dense first layer is added to in float64, which some devices do not have
+        split = place.type != "mps"
+        parts = _equal_parts(model, shape, reference, in_place=backend == "torch", split=split)
         hidden = reference.inputs.clone() if parts.affine is None else parts.affine(reference.inputs)
         largest = _largest_activation(parts.rest, hidden.clone())
         fitting = max(1, ACTIVATION_BYTES // (4 * largest))
@@ -97,16 +106,34 @@ def prepare(
         else:
             run, version = _in_torch(parts.rest, precision), f"torch {torch.__version__.split('+')[0]}"
             last = parts.affine is None and hidden.ndim == 4
-            if last and not _takes_channels_last(run, hidden, reference, tolerance):
+            if last and not _agrees_channels_last(run, hidden, reference, tolerance):
                 parts.rest.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
                 last = False
-        description = ", ".join([precision, *parts.steps, version])
+        on = "" if place.type == "cpu" else f" on {place.type}"
+        description = ", ".join([f"{precision}{on}", *parts.steps, version])
         prepared = Prepared(run, parts.affine, parts.first, slice_size, last, description, reference, tolerance)
-        _check_batches(prepared)
+        if place.type != "cpu":
+            prepared = _on_accelerator(prepared, place, fitting_slice(place, largest))
+        elif run is parts.rest and last and (fused := _fused(prepared)) is not None:
+            return fused
+        with compute.exact_products():
+            if check_batches:
+                _check_batches(prepared)
     return prepared
 
 
-def _equal_parts(model: nn.Module, shape: tuple[int, ...], reference: Reference, *, in_place: bool) -> Parts:
+def _on_accelerator(prepared: Prepared, place: torch.device, slice_size: int) -> Prepared:
+    """The same network there; what it says is compared with the model itself once more."""
+    assert isinstance(prepared.rest, nn.Module)
+    affine = None if prepared.affine is None else prepared.affine.to(place)
+    first = None if prepared.first is None else prepared.first.to(place)
+    rest, slices = prepared.rest.to(place), Slices(slice_size)
+    return replace(prepared, rest=rest, affine=affine, first=first, slice_size=slice_size, place=place, slices=slices)
+
+
+def _equal_parts(
+    model: nn.Module, shape: tuple[int, ...], reference: Reference, *, in_place: bool, split: bool = True
+) -> Parts:
     """The fastest form of the model that says what the model itself says; at the least a copy of it."""
     plain = copy_of(model)
     stored = freeze(copy_of(model), shape)
@@ -114,7 +141,7 @@ def _equal_parts(model: nn.Module, shape: tuple[int, ...], reference: Reference,
         parameter.requires_grad = False
     # what a rewrite got wrong (hooks, draws or branches that tracing has frozen, numbers it has rounded) is not used
     for parts in (
-        rewrite(stored, shape, in_place=in_place),
+        rewrite(stored, shape, in_place=in_place) if split else None,
         rewrite(stored, shape, in_place=in_place, split=False),
         Parts(stored),
     ):
@@ -155,10 +182,8 @@ def _check_batches(prepared: Prepared) -> None:
             rows = torch.arange(min(count, len(reference.inputs)))
             places = rows if turn == 0 else count - 1 - rows
             others[places] = reference.inputs[rows]
-            if prepared.channels_last:
-                others = others.contiguous(memory_format=torch.channels_last)
             try:
-                logits = prepared(others)
+                logits = prepared(prepared.to_layout(others.to(prepared.place))).cpu()
             except Exception as error:
                 raise ModelError(
                     f"the model fails on {count} inputs at a time ({prepared.description}): {_reason(error)}"
@@ -174,28 +199,39 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}".rstrip(": ")
 
 
-def _takes_channels_last(
+def _to_channels_last(images: Tensor) -> Tensor:
+    return images.contiguous(memory_format=torch.channels_last)
+
+
+def _agrees_channels_last(
     run: Callable[[Tensor], Tensor], hidden: Tensor, reference: Reference, tolerance: float
 ) -> bool:
     """Whether the model says the same of images with their channels last; one that views them as rows fails."""
     try:
         with contextlib.redirect_stderr(io.StringIO()):
-            logits = run(hidden.contiguous(memory_format=torch.channels_last))
+            logits = run(_to_channels_last(hidden.clone()))
     except RuntimeError:
         return False
     return reference.agrees(logits, tolerance, strictly=tolerance == TOLERANCE)
 
 
-def check_compute(precision: str, backend: str) -> None:
-    """Whether there is such a precision and such a backend here; bf16 is tried in a child process first."""
-    if precision not in get_args(Precision):
-        raise UnknownName("precision", str(precision), get_args(Precision))
-    if backend not in get_args(Backend):
-        raise UnknownName("backend", str(backend), get_args(Backend))
-    if backend == "openvino" and importlib.util.find_spec("openvino") is None:
-        raise UsageError("backend 'openvino' needs the package openvino: pip install 'shiftproof[fast]'")
-    if precision == "bf16" and backend == "torch":
-        require_bf16()
+def _fused(prepared: Prepared) -> Prepared | None:
+    """The same with fused convolutions, if there are any, and if it says the same whatever the size of a batch."""
+    rest, reference = prepared.rest, prepared.reference
+    inputs = random_inputs(tuple(reference.inputs.shape[1:]), prepared.slice_size, "fused")
+    try:
+        # fx prints where a traced network failed
+        with contextlib.redirect_stderr(io.StringIO()):
+            found = fuse(rest, _to_channels_last(inputs)) if isinstance(rest, fx.GraphModule) else None
+            if found is None or not _agrees_channels_last(found[0], reference.inputs, reference, TOLERANCE):
+                return None
+            words = f"{found[1]} convolution{'' if found[1] == 1 else 's'} fused"
+            before, version = prepared.description.rsplit(", ", 1)
+            fused = replace(prepared, rest=found[0], description=f"{before}, {words}, {version}")
+            _check_batches(fused)
+    except Exception:  # noqa: BLE001  (torch promises nothing about these operators; there is a form without them)
+        return None
+    return fused
 
 
 def _largest_activation(model: nn.Module, inputs: Tensor) -> int:
@@ -217,7 +253,7 @@ def _largest_activation(model: nn.Module, inputs: Tensor) -> int:
 
 def _in_torch(rest: nn.Module, precision: Precision) -> Callable[[Tensor], Tensor]:
     rest.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    if precision == "f32" or not any(True for _ in rest.parameters()):
+    if precision != "bf16" or not any(True for _ in rest.parameters()):
         return rest
     head = head_in_f32(rest) if isinstance(rest, fx.GraphModule) else None
     rest.to(torch.bfloat16)

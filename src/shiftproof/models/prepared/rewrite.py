@@ -37,6 +37,10 @@ class Affine:
         """Inputs (N x shape) to what the layer gives."""
         return (inputs.flatten(1).double() @ self.weight.T + self.bias).to(torch.float32)
 
+    def to(self, place: torch.device) -> Affine:
+        """The same on another device."""
+        return Affine(self.weight.to(place), self.bias.to(place))
+
 
 @dataclass(eq=False)
 class Parts:
