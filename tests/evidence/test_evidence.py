@@ -18,7 +18,7 @@ import shiftproof as sp
 from shiftproof.domains import Domain
 from shiftproof.errors import ConformanceError, DataError, ModelError, UsageError
 from shiftproof.evidence import Column, Evidence, EvidenceStore, Measurement, slug
-from shiftproof.execution import workers
+from shiftproof.execution import Compute, always_in_workers, workers
 from shiftproof.execution.tables import hash_table
 from shiftproof.probes import run_probe
 from shiftproof.probes.blocks import ProbeTask
@@ -91,8 +91,8 @@ def test_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     used = []
     original = workers._in_processes
     monkeypatch.setattr(workers, "_in_processes", lambda *arguments: used.append(1) or original(*arguments))
-    monkeypatch.setattr("shiftproof.execution.workers.run_shards.__defaults__", (1, 0.0, 1.0))
-    (both,) = run_probe(Clean(), model, DOMAIN, EvidenceStore(tmp_path / "2"), workers=2)
+    with always_in_workers():
+        (both,) = run_probe(Clean(), model, DOMAIN, EvidenceStore(tmp_path / "2"), compute=Compute(workers=2))
     assert used
     assert both.table.drop(["seconds"]).equals(alone.table.drop(["seconds"]))
 

@@ -217,7 +217,7 @@ class TestGate:
     def line(self, value: float, low: float, high: float, domain: str = "d", **facts: Any) -> Line:
         sides = [Estimate(one, 0, 1, 100) for one in (0.72, 0.72 + value)]
         rest = {"metric": "clean", "title": "as they are", "classifier": "base", **facts}
-        arrays = {"ids": np.array(["x"], object), "before": np.ones(1), "after": np.ones(1)}
+        arrays = {"ids": np.array(["x"], object), "values": lambda: (np.ones(1), np.ones(1))}
         found = Estimate(value, low, high, 100)
         return Line(domain=domain, baseline=sides[0], other=sides[1], difference=found, **arrays, **rest)
 

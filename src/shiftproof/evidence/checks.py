@@ -52,7 +52,8 @@ def _same_answers(one: Measurement) -> int:
 def _is_constant(one: Measurement) -> bool:
     if "prediction" not in one:
         return False
-    return len(set(one["prediction"].tolist()) - {-1}) == 1 and len(set(one["label"].tolist())) > 1
+    answers = np.unique(one["prediction"])
+    return int((answers != -1).sum()) == 1 and len(np.unique(one["label"])) > 1
 
 
 def unsound_findings(evidence: Evidence) -> Iterator[Finding]:

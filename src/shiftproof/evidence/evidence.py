@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from shiftproof.errors import UsageError
 from shiftproof.evidence.measurement import COMMON, Measurement, worst_seen
 from shiftproof.perturbations.edits import Edits, readable_radii
+from shiftproof.statistics.units import join_units
 
 __all__ = ["Evidence"]
 
@@ -53,6 +54,11 @@ class Evidence:
         return sum(map(len, self.measurements))
 
     @property
+    def samples(self) -> int:
+        """How many different samples the measurements are of, by their ids."""
+        return len(join_units([one.ids for one in self])[0]) if len(self) else 0
+
+    @property
     def grouped(self) -> bool:
         """Whether the samples of every measurement belong to groups."""
         return len(self) > 0 and all(measurement.grouped for measurement in self)
@@ -90,6 +96,16 @@ class Evidence:
             raise UsageError(f"there are {len(found)} measurements of {wanted}, and one was asked for")
         return found[0]
 
+    def in_memory(self) -> Evidence:
+        """The same with all rows in memory, whatever becomes of files that they are read from."""
+        return Evidence([Measurement(one.facts, one.table) for one in self])
+
+    def check_readable(self) -> None:
+        """Read everything once and keep nothing, so that a damaged file is refused now and not where it is shown."""
+        for one in self:
+            for column in one.rows.column_names:
+                one.rows.column(column)
+
     def to_arrow(self) -> Any:
         """One flat Arrow table, a row a sample and measurement: facts as columns, then what was measured.
 
@@ -115,10 +131,11 @@ class Evidence:
 
 def _readable(one: Measurement) -> Any:
     """The columns of a measurement as people read them."""
-    if one.fact("norm") != Edits.norm or "radius" not in one.table.column_names:
-        return one.table
+    table = one.table
+    if one.fact("norm") != Edits.norm or "radius" not in one:
+        return table
     radii = readable_radii(one["radius"], Edits.norm)
-    return one.table.set_column(one.table.column_names.index("radius"), "radius", pa.array(radii))
+    return table.set_column(table.column_names.index("radius"), "radius", pa.array(radii))
 
 
 def _repeated(value: Any, times: int) -> Any:

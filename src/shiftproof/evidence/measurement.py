@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from shiftproof.errors import ConformanceError
+from shiftproof.evidence.stored import StoredRows
+from shiftproof.execution.recent import Recent
+from shiftproof.execution.tables import hash_table
 from shiftproof.statistics import Sample
+from shiftproof.statistics.units import Units
 
 __all__ = ["COMMON", "Column", "Measurement", "seen_note", "worst_seen"]
 
 Kind = Literal["text", "int", "float", "bool"]
+_RECENT: Recent[Units] = Recent(256 << 20, size=lambda units: units.nbytes)
+"""Ids and groups of the domains that were asked for last."""
 _TYPES: dict[str, Any] = {"text": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
 
 
@@ -56,11 +65,12 @@ class Measurement:
     median: a statement about one is not a statement about another), seed, train_seed (where a model was trained with
     several), precision, sampled (all | simple | balanced; of what others measured also systematic | unknown),
     seen_in_training and chose_weights (no | unknown | yes), imported (the file, of what others measured), and what the
-    probe adds (norm, units, eps, alpha, guarantee ...). `table` is an Arrow table with a row a sample.
+    probe adds (norm, units, eps, alpha, guarantee ...). `rows` has a row a sample: an Arrow table, or rows of a file
+    that are read when a column is asked for, so that a run may have more of them than fit into memory.
     """
 
     facts: Mapping[str, Any]
-    table: Any
+    rows: Any
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], values: Mapping[str, Any], declared: Sequence[Column] = ()) -> Measurement:
@@ -80,15 +90,20 @@ class Measurement:
         return cls(dict(facts), pa.table(arrays, names=[column.name for column in present]))
 
     def __len__(self) -> int:
-        return int(self.table.num_rows)
+        return int(self.rows.num_rows)
 
     def __getitem__(self, column: str) -> NDArray[Any]:
         """A column as a numpy array."""
-        values: NDArray[Any] = self.table.column(column).to_numpy()
+        values: NDArray[Any] = self.rows.column(column).to_numpy()
         return values
 
     def __contains__(self, column: str) -> bool:
-        return column in self.table.column_names
+        return column in self.rows.column_names
+
+    @property
+    def table(self) -> Any:
+        """All columns as an Arrow table, in memory."""
+        return self.rows.read() if isinstance(self.rows, StoredRows) else self.rows
 
     def __repr__(self) -> str:
         return f"Measurement({self.title!r} of {self.model!r} on {self.domain!r}: {len(self)} samples)"
@@ -149,9 +164,34 @@ class Measurement:
         return "group" in self
 
     @property
-    def units_of(self) -> NDArray[np.object_]:
+    def ids(self) -> Units:
+        """Which sample each row is of."""
+        return self._units("id")
+
+    @property
+    def units_of(self) -> Units:
         """What a bootstrap may not tear apart: groups where there are any, else samples."""
-        return self["group" if self.grouped else "id"].astype(object)
+        return self._units("group") if self.grouped else self.ids
+
+    def _units(self, column: str) -> Units:
+        found = self._known.get(column)
+        if found is None:
+            found = self._known[column] = _units_of(self.rows.column(column))
+        return found
+
+    @cached_property
+    def _known(self) -> WeakValueDictionary[str, Units]:
+        # who forgets what was not asked for the longest is not kept from it
+        return WeakValueDictionary()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"facts": self.facts, "rows": self.rows}
+
+    def places_of(self, ids: Sequence[str]) -> dict[str, int]:
+        """The rows of some samples, by id; nothing of a sample that is not there."""
+        known = self.rows.column("id").cast(pa.string()).combine_chunks()
+        found = pc.index_in(pa.array(ids, pa.string()), value_set=known).to_pylist()
+        return {sample: place for sample, place in zip(ids, found, strict=True) if place is not None}
 
     def sample(self, column: str = "correct") -> Sample:
         """A column's values with their units, for intervals."""
@@ -160,8 +200,17 @@ class Measurement:
     def take(self, rows: NDArray[Any]) -> Measurement:
         """The rows at some positions, or where a mask is true."""
         rows = np.asarray(rows)
-        table = self.table.filter(pa.array(rows)) if rows.dtype == bool else self.table.take(pa.array(rows))
-        return Measurement(self.facts, table)
+        taken = self.rows.filter(pa.array(rows)) if rows.dtype == bool else self.rows.take(pa.array(rows))
+        return Measurement(self.facts, taken)
+
+    def with_facts(self, **facts: Any) -> Measurement:
+        """The same rows with other facts."""
+        return Measurement({**self.facts, **facts}, self.rows)
+
+
+def _units_of(column: Any) -> Units:
+    """The units of a column; columns of one content, as those of all probes on a domain, share them."""
+    return _RECENT.get(hash_table(pa.table([column], ["units"])), lambda: Units.of_texts(column))
 
 
 def worst_seen(values: Iterable[str | None]) -> str:

@@ -68,14 +68,16 @@ def _findings(part: Evidence, name: str) -> Iterator[Finding]:
 def _attacked_and_clean(part: Evidence, name: str) -> Iterator[Finding]:
     """No sample that is wrong as it is can be right after an attack: an attack leaves those alone."""
     for clean in part.where(probe="clean"):
-        right = dict(zip(clean["id"].tolist(), clean["correct"].tolist(), strict=True))
+        right = clean["correct"]
         for other in part.where(probe="attack", classifier="base"):
-            after = zip(other["id"].tolist(), other["correct"].tolist(), strict=True)
-            risen = [sample for sample, correct in after if correct and not right.get(sample, True)]
-            if risen:
+            ids = other.ids
+            places = ids.places_in(clean.ids)
+            risen = np.flatnonzero(other["correct"] & (places >= 0) & ~right[places])
+            if len(risen):
+                sample = ids.name(ids.codes[risen[0]])
                 message = f"{name}: {len(risen)} samples are wrong as they are and right under {other.title}, such as"
-                told = {"samples": len(risen), "names": [risen[0]]}
-                yield Finding("fail", "sandwich-broken", f"{message} {risen[0]}", told)
+                told = {"samples": len(risen), "names": [sample]}
+                yield Finding("fail", "sandwich-broken", f"{message} {sample}", told)
             else:
                 # an attack leaves alone what is wrong: that this holds is no news, that it does not would be
                 message = f"{name}: no sample is wrong as it is and right under {other.title}"
@@ -90,11 +92,12 @@ def _compared(held: Measurement, other: Measurement, name: str, title: str) -> I
     # in which norm nothing is added to an input does not matter
     if eps > 0 and any(other.fact(name) != held.fact(name) for name in ("norm", "units")):
         return
-    known = dict(zip(other["id"].tolist(), range(len(other)), strict=True))
-    pairs = np.array([(i, known[one]) for i, one in enumerate(held["id"].tolist()) if one in known], np.int64)
-    if not len(pairs):
+    ids = held.ids
+    places = ids.places_in(other.ids)
+    mine = np.flatnonzero(places >= 0)
+    if not len(mine):
         return
-    mine, theirs = pairs[:, 0], pairs[:, 1]
+    theirs = places[mine]
     radius = np.where(held["skipped"], 0.0, held["radius"])[mine]
     beyond: NDArray[np.bool_] = radius > eps * (1 + _SLACK)
     safe = beyond & _far_inside(held, radius, eps, float(other.fact("votes") or 1.0))
@@ -107,13 +110,13 @@ def _compared(held: Measurement, other: Measurement, name: str, title: str) -> I
         broken = safe & ~same
         expected = float(held.fact("alpha")) * int((radius > 0).sum())
         if broken.any():
-            sample = held["id"][mine[int(np.argmax(broken))]]
+            sample = ids.name(ids.codes[mine[int(np.argmax(broken))]])
             message = (
                 f"{name}, {title}: {int(broken.sum())} samples are certified beyond {eps:g} and get another class "
                 f"{what}, such as {sample}"
             )
             level: Literal["warn", "fail"] = "fail" if broken.sum() > expected else "warn"
-            yield Finding(level, "sandwich-broken", message, {"samples": int(broken.sum()), "names": [str(sample)]})
+            yield Finding(level, "sandwich-broken", message, {"samples": int(broken.sum()), "names": [sample]})
         else:
             near = int(beyond.sum() - safe.sum())
             edge_text = f" ({near} more are too near the edge for so few votes)" if near else ""

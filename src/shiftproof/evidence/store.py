@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 from shiftproof.errors import DataError
 from shiftproof.evidence.evidence import Evidence
 from shiftproof.evidence.measurement import Measurement
+from shiftproof.evidence.stored import ROW_GROUP, ParquetSource, StoredRows
 from shiftproof.execution import Journal, parse_json, write_atomically
 from shiftproof.execution.tables import hash_table
 
@@ -30,14 +32,22 @@ _FACTS, _IDENTITY, _SEAL = b"shiftproof.facts", b"shiftproof.identity", b"shiftp
 
 @dataclass(frozen=True, eq=False)
 class StoredFile:
-    """A file of evidence: what one probe measured, one measurement a setting; the identity of what was asked; and
-    whether it is as it was written.
+    """A file of evidence: what one probe measured, one measurement a setting, and the identity of what was asked.
+
+    Facts are in memory, rows are read when they are asked for. `said` is what the file says of them as it is sealed.
     """
 
     path: Path
     evidence: Evidence
     identity: dict[str, Any]
-    untouched: bool
+    rows: StoredRows
+    said: bytes
+    seal: str
+
+    @cached_property
+    def untouched(self) -> bool:
+        """Whether it is as it was written; all of it is read for that, one column after the other."""
+        return self.seal == hash_table(self.rows.from_file(), self.said)
 
 
 class EvidenceStore:
@@ -57,7 +67,7 @@ class EvidenceStore:
         return Journal(path.with_suffix(".journal"), identity)
 
     def finished(self, path: Path, identity: dict[str, Any]) -> Evidence | None:
-        """The measurements at `path` if they answer the same question, else None."""
+        """The measurements at `path` if they answer the same question, else None; as they were written, or refused."""
         if not path.is_file():
             return None
         file = _read(path)
@@ -67,15 +77,20 @@ class EvidenceStore:
             raise DataError(f"{path} was changed after it was written; remove it to measure again")
         return file.evidence
 
-    def finish(self, path: Path, evidence: Evidence, identity: dict[str, Any]) -> None:
-        """Write what a probe that has ended measured, in one atomic step: facts once, columns one below the other."""
+    def finish(self, path: Path, evidence: Evidence, identity: dict[str, Any]) -> Evidence:
+        """Write what a probe that has ended measured, in one atomic step: facts once, columns one below the other.
+
+        Returns the same measurements with their rows in the file, and no longer in memory.
+        """
         table = pa.concat_tables([one.table for one in evidence])
         facts = [{**one.facts, "samples": len(one)} for one in evidence]
         notes = {_FACTS: json.dumps({"format": FORMAT, "facts": facts}).encode(), _IDENTITY: _json(identity)}
         notes[_SEAL] = hash_table(table, _json(facts)).encode()
         buffer = io.BytesIO()
-        pq.write_table(table.replace_schema_metadata(notes), buffer)
+        # so that one measurement of many can be read without the others
+        pq.write_table(table.replace_schema_metadata(notes), buffer, row_group_size=ROW_GROUP)
         write_atomically(path, buffer.getvalue())
+        return _read(path).evidence
 
     def read_file(self, path: Path) -> StoredFile:
         """One finished file, with what it says of itself."""
@@ -107,24 +122,21 @@ def _json(value: Any) -> bytes:
 
 
 def _read(path: Path) -> StoredFile:
+    source = ParquetSource.open(path)
+    notes, rows = source.schema.metadata or {}, source.rows
     try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise DataError(f"{path} is not a readable Parquet file: {error}") from error
-    notes = table.schema.metadata or {}
-    table = table.replace_schema_metadata(None)
-    try:
+        seal = notes.get(_SEAL, b"").decode()
         said, identity = (parse_json(notes.get(key, b"null")) for key in (_FACTS, _IDENTITY))
         facts, samples = said["facts"], [int(one["samples"]) for one in said["facts"]]
-        whole = said["format"] == FORMAT and isinstance(identity, dict) and sum(samples) == table.num_rows
-    except (ValueError, TypeError, KeyError) as error:
+        whole = said["format"] == FORMAT and isinstance(identity, dict)
+        whole = whole and sum(samples) == rows.num_rows and min(samples, default=0) >= 0
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise DataError(f"{path} does not hold evidence: it does not say what its rows are of") from error
-    if not whole or not table.num_rows:
+    if not whole or not rows.num_rows:
         raise DataError(f"{path} does not hold evidence: its rows are not those that it says")
     starts = np.cumsum([0, *samples])
     measurements = [
-        Measurement({name: value for name, value in one.items() if name != "samples"}, table.slice(start, count))
+        Measurement({name: value for name, value in one.items() if name != "samples"}, rows.slice(int(start), count))
         for one, start, count in zip(facts, starts, samples, strict=False)
     ]
-    sealed = notes.get(_SEAL, b"").decode() == hash_table(table, _json(facts))
-    return StoredFile(path, Evidence(measurements), identity, sealed)
+    return StoredFile(path, Evidence(measurements), identity, rows, _json(facts), seal)

@@ -32,13 +32,13 @@ class Calibration:
         """Domain name."""
         return self.rows.domain
 
-    @cached_property
+    @property
     def confidence(self) -> FloatArray:
         """Of every sample, seed after seed."""
         values: FloatArray = self.rows.column("confidence")
         return values
 
-    @cached_property
+    @property
     def right(self) -> FloatArray:
         """Whether each of them was right: 1 or 0."""
         values: FloatArray = self.rows.column("correct").astype(np.float64)
@@ -51,19 +51,20 @@ class Calibration:
             self.rows.values(lambda one: one["confidence"] - one["correct"]), exact=False, limits=(-1.0, 1.0)
         )
 
-    @property
+    @cached_property
     def error(self) -> float:
         """The expected calibration error."""
         return calibration_error(self.confidence, self.right)
 
     def bins(self, count: int = 10) -> list[tuple[float, float, int]]:
         """(mean confidence, accuracy, samples) of bins of equal width that have any samples."""
-        place = np.minimum((self.confidence * count).astype(np.int64), count - 1)
+        confidence, right = self.confidence, self.right
+        place = np.minimum((confidence * count).astype(np.int64), count - 1)
         found = []
         for number in range(count):
             inside = place == number
             if inside.any():
-                means = float(self.confidence[inside].mean()), float(self.right[inside].mean())
+                means = float(confidence[inside].mean()), float(right[inside].mean())
                 found.append((*means, int(inside.sum())))
         return found
 

@@ -161,7 +161,7 @@ class Series:
         note = ": can't be checked here" if self.imported else ""
         return f"{self.title}, radius in {self.norm} ({self.units}){most}, {alpha_text(self.alpha)}{note}"
 
-    @cached_property
+    @property
     def earned(self) -> FloatArray:
         """The radius of every sample that is certified and right, `NOTHING` for the others; seed after seed."""
         return np.concatenate([_earned(one) for one in self.repeats.measurements])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,26 +18,60 @@ from numpy.typing import ArrayLike, NDArray
 from shiftproof.errors import UsageError
 from shiftproof.evidence import Evidence, Measurement, metrics, worst_seen
 from shiftproof.statistics import Sample, bootstrap_mean, bootstrap_ratios, over_seeds
+from shiftproof.statistics.units import Units
 from shiftproof.types import Estimate, FloatArray
 
-__all__ = ["TRAIN_SEED", "Repeats", "Values", "estimate", "gap", "one_repeat", "ratio_difference", "repeats_in"]
+__all__ = [
+    "TRAIN_SEED",
+    "Repeats",
+    "SeedValues",
+    "Values",
+    "estimate",
+    "gap",
+    "one_repeat",
+    "ratio_difference",
+    "repeats_in",
+]
 
 TRAIN_SEED = "train_seed"
 """The fact in which measurements of one model, domain and setting may differ; absent where there is one seed."""
 
 
 @dataclass(frozen=True, eq=False)
+class SeedValues:
+    """The numbers of the samples of one measurement, computed from it whenever they are asked for."""
+
+    measurement: Measurement
+    numbers: Callable[[], ArrayLike]
+
+    def __len__(self) -> int:
+        return len(self.measurement)
+
+    @property
+    def values(self) -> FloatArray:
+        """One for each sample."""
+        return np.asarray(self.numbers(), np.float64)
+
+    @property
+    def units(self) -> Units:
+        """What a bootstrap may not tear apart."""
+        return self.measurement.units_of
+
+
+@dataclass(frozen=True, eq=False)
 class Values:
-    """One number for every sample of a domain, for each training seed; samples stand in the same order."""
+    """One number for every sample of a domain, for each training seed; samples stand in the same order.
 
-    by_seed: tuple[Sample, ...]
+    A report has more of these than fit into memory: nothing is kept but figures of all samples.
+    """
 
-    @cached_property
+    by_seed: tuple[SeedValues, ...]
+
+    @property
     def averaged(self) -> Sample:
         """The mean over seeds of each sample's number."""
-        if len(self.by_seed) == 1:
-            return self.by_seed[0]
-        return Sample(np.mean([one.values for one in self.by_seed], axis=0), self.by_seed[0].units)
+        values = [one.values for one in self.by_seed]
+        return Sample(values[0] if len(values) == 1 else np.mean(values, axis=0), self.by_seed[0].units)
 
     @cached_property
     def per_seed(self) -> FloatArray:
@@ -49,12 +83,11 @@ class Values:
         """The mean over samples and seeds."""
         return float(self.per_seed.mean())
 
-    @property
+    @cached_property
     def separate(self) -> bool:
         """Whether every number is 0 or 1, and no two samples belong to one unit."""
-        units = self.by_seed[0].units
-        binary = all(bool(np.isin(one.values, (0.0, 1.0)).all()) for one in self.by_seed)
-        return binary and len(set(units.tolist())) == len(units)
+        binary = all(bool(((values == 0) | (values == 1)).all()) for values in (one.values for one in self.by_seed))
+        return binary and self.by_seed[0].units.separate
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +133,7 @@ class Repeats:
     def values(self, of: str | Callable[[Measurement], ArrayLike] = "correct") -> Values:
         """A column as numbers, or what a function makes of each measurement."""
         take = (lambda one: one[of]) if isinstance(of, str) else of
-        return Values(tuple(Sample(np.asarray(take(one), np.float64), one.units_of) for one in self.measurements))
+        return Values(tuple(SeedValues(one, partial(take, one)) for one in self.measurements))
 
     def pairs(self, other: Repeats) -> list[tuple[Measurement, Measurement]]:
         """Measurements of the same training seed, of this and of another setting."""

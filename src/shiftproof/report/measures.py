@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
-from shiftproof.evidence import Evidence, worst_seen
+from shiftproof.evidence import Evidence, Measurement, worst_seen
 from shiftproof.evidence.titles import relative_size
 from shiftproof.perturbations.threat import size_text
 from shiftproof.report.certified import Series, by_setting, series_of_evidence
-from shiftproof.report.estimates import TRAIN_SEED, Values, estimate, gap, repeats_in
-from shiftproof.statistics import Sample
+from shiftproof.report.estimates import TRAIN_SEED, SeedValues, Values, estimate, gap, repeats_in
+from shiftproof.statistics.units import join_units
 from shiftproof.types import Estimate, FloatArray
 
 __all__ = ["Kind", "Measure", "certified_measure", "measures_of", "shared_rows"]
@@ -60,7 +62,7 @@ class Measure:
 
     def count(self, domains: Sequence[str]) -> int:
         """How many samples these domains have together."""
-        return sum(len(self.samples[domain].averaged.values) for domain in domains)
+        return sum(len(self.samples[domain].by_seed[0]) for domain in domains)
 
     def gap(self, sources: Sequence[str], target: str, seed: int) -> Estimate:
         """What is lost between sources and target."""
@@ -69,18 +71,17 @@ class Measure:
 
 def shared_rows(evidence: Evidence) -> Evidence:
     """Only samples that every probe of a model has measured on a domain; all, where all measured the same."""
-    shared = {}
+    rows: dict[Measurement, NDArray[np.int64]] = {}
     for part in evidence.by("model", "domain"):
-        sets = [set(one["id"].tolist()) for one in part]
-        common = set.intersection(*sets)
-        if common and any(one != common for one in sets):
-            shared[part[0].model, part[0].domain] = list(common)
-    return Evidence(
-        [
-            one.take(np.isin(one["id"].astype(str), kept)) if (kept := shared.get((one.model, one.domain))) else one
-            for one in evidence
-        ]
-    )
+        ids = [one.ids for one in part]
+        names, codes = join_units(ids)
+        measured = {id(one): np.bincount(some, minlength=len(names)) > 0 for one, some in zip(ids, codes, strict=True)}
+        common = np.logical_and.reduce(list(measured.values()))
+        if common.any() and not all((one == common).all() for one in measured.values()):
+            # probes that measured the same samples share what is kept of them
+            kept = {id(one): np.flatnonzero(common[some]) for one, some in zip(ids, codes, strict=True)}
+            rows |= {one: kept[id(its)] for one, its in zip(part, ids, strict=True)}
+    return Evidence([one.take(rows[one]) if one in rows else one for one in evidence])
 
 
 def measures_of(evidence: Evidence, model: str) -> list[Measure]:
@@ -162,8 +163,11 @@ def _by_domain(evidence: Evidence) -> dict[str, Values]:
 
 def _mean_by_sample(corrupted: Evidence) -> Values:
     """The part of corruptions under which each sample of a domain is right; all have the same samples."""
-    by_seed = []
-    for part in corrupted.by(TRAIN_SEED):
-        right: FloatArray = np.mean([one["correct"] for one in part], axis=0)
-        by_seed.append(Sample(right, part[0].units_of))
-    return Values(tuple(by_seed))
+    return Values(tuple(SeedValues(part[0], partial(_mean_right, part)) for part in corrupted.by(TRAIN_SEED)))
+
+
+def _mean_right(part: Evidence) -> FloatArray:
+    total = np.zeros(len(part[0]))
+    for one in part:
+        total += one["correct"]
+    return total / len(part)

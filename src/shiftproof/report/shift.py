@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -16,11 +16,12 @@ from shiftproof.certification.imported import largest_radius
 from shiftproof.errors import UsageError
 from shiftproof.evidence import Evidence, Measurement, worst_seen
 from shiftproof.evidence.certificates import certificates_in
+from shiftproof.execution.recent import Recent
 from shiftproof.perturbations.noise import NOISES, as_noise
 from shiftproof.perturbations.noise.normal import Normal
 from shiftproof.report.certified import Series, series_of_evidence
 from shiftproof.theory import DrawCertificate, ShiftCertificate, draw_certificate, shift_certificate, worst_share
-from shiftproof.theory.transport import unit_weights
+from shiftproof.theory.transport import check_order, unit_weights
 from shiftproof.theory.words import percent_down
 from shiftproof.types import Finding, FloatArray
 
@@ -42,6 +43,7 @@ CONFIDENCE = 0.95
 ORDERS = {"w1": 1.0, "w2": 2.0, "winf": math.inf}
 """Wasserstein distances by the names that requirements have for them."""
 _STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_KEPT = 64 << 20
 _EDGE = 6.5
 """Over the root of the votes, in scales of the noise: so near the edge of a radius a vote that is measured may err."""
 
@@ -64,10 +66,14 @@ class KnownDistance:
 
 @dataclass(frozen=True, eq=False)
 class ShiftSeries:
-    """The shift certificates of one model on one domain under one setting, for each training seed."""
+    """The shift certificates of one model on one domain under one setting, for each training seed.
+
+    They hold a number for each sample: those that were used last are `kept`, and others made again.
+    """
 
     series: Series
     attacks: tuple[Measurement, ...] = ()
+    kept: Recent[Any] = field(default_factory=lambda: Recent(_KEPT, size=_bytes), repr=False)
 
     @property
     def model(self) -> str:
@@ -132,31 +138,36 @@ class ShiftSeries:
         """One for each training seed; together they hold with `CONFIDENCE`."""
         if self.refusal:
             raise UsageError(f"{self.model} on {self.domain}: no shift certificate, because {self.refusal}")
-        known = self._known.get((p, shares))
-        if known is None:
-            rows = self.series.repeats.measurements
-            level = (1 - CONFIDENCE) / len(rows)
-            known = self._known[p, shares] = [
-                shift_certificate(
-                    _certificates(one),
-                    one["label"],
-                    p,
-                    groups=one["group"] if one.grouped else None,
-                    shares=shares,
-                    confidence=1 - level,
-                    domain=one.domain,
-                )
-                for one in rows
-            ]
-        return known
+        known: list[ShiftCertificate] = self.kept.get((self, shares), lambda: self._certify(shares))
+        # what was measured does not depend on the order of the distance
+        return known if p == 1.0 else [replace(one, p=check_order(p)) for one in known]
 
-    @cached_property
-    def _known(self) -> dict[tuple[float, str], list[ShiftCertificate]]:
-        return {}
+    def _certify(self, shares: Shares) -> list[ShiftCertificate]:
+        rows = self.series.repeats.measurements
+        level = (1 - CONFIDENCE) / len(rows)
+        return [
+            shift_certificate(
+                _certificates(one),
+                one["label"],
+                groups=one["group"] if one.grouped else None,
+                shares=shares,
+                confidence=1 - level,
+                domain=one.domain,
+            )
+            for one in rows
+        ]
 
     def at(self, eps: ArrayLike, p: float = 1.0, shares: Shares = "same") -> FloatArray:
         """Accuracy that is guaranteed within W_p `eps`, of the worst training seed."""
-        return np.asarray(np.min([one.at(eps) for one in self.certificates(p, shares)], axis=0))
+        key = np.asarray(eps, np.float64).tobytes(), np.shape(eps), p, shares
+        if key not in self._curves:
+            worst = np.min([one.at(eps) for one in self.certificates(p, shares)], axis=0)
+            self._curves[key] = np.asarray(worst)
+        return self._curves[key]
+
+    @cached_property
+    def _curves(self) -> dict[tuple[Any, ...], FloatArray]:
+        return {}
 
     def estimate(self, eps: ArrayLike, p: float = 1.0) -> FloatArray:
         """The same of the measured samples alone, without what is paid for their being few."""
@@ -184,20 +195,28 @@ class ShiftSeries:
         Of the same classifier, in the same norm. A stronger attack may find less: it bounds the guarantee from above.
         """
         rows = self.series.repeats.measurements
-        reach = [(_attack_reach(one, self._attacks_of(one)), unit_weights(one.units_of.astype(str))) for one in rows]
+        reach = [(_attack_reach(one, self._attacks_of(one)), unit_weights(one.units_of.codes)) for one in rows]
         curves = [worst_share(one, eps, weights=weights) for one, weights in reach if one is not None]
         return np.asarray(np.min(curves, axis=0)) if curves else None
 
-    @cached_property
+    @property
     def one_draw(self) -> DrawCertificate | None:
         """The guarantee on one noisy draw in place of the vote; None where votes are not of Gaussian noise."""
+        drawn: DrawCertificate | None = self.kept.get((self, "one draw"), self._draw) if self.has_draw else None
+        return drawn
+
+    @cached_property
+    def has_draw(self) -> bool:
+        """Whether there is such a guarantee."""
         rows = self.series.repeats.measurements
         noise = rows[0].fact("noise_options")
         able = _is_own(noise) and isinstance(as_noise(noise), Normal) and self.classifier == "smoothed"
         # an imported log has no votes
-        if self.refusal or not able or self.series.grouped or len(rows) > 1 or not rows[0]["n"].any():
-            return None
-        return draw_certificate(_certificates(rows[0]), rows[0]["label"], confidence=CONFIDENCE, domain=self.domain)
+        return not (self.refusal or not able or self.series.grouped or len(rows) > 1 or not rows[0]["n"].any())
+
+    def _draw(self) -> DrawCertificate:
+        one = self.series.repeats.first
+        return draw_certificate(_certificates(one), one["label"], confidence=CONFIDENCE, domain=self.domain)
 
     def _attacks_of(self, held: Measurement) -> list[Measurement]:
         seed = held.fact("train_seed")
@@ -212,7 +231,7 @@ class ShiftSeries:
                 eps = np.linspace(0, float(radii.max(initial=0.0)), 50)
                 # certificates that are wrong by chance, as many as alpha allows, and one more
                 allowed = float(held.fact("alpha")) + 1 / len(held)
-                weights = unit_weights(held.units_of.astype(str))
+                weights = unit_weights(held.units_of.codes)
                 below = worst_share(radii, eps, weights=weights), worst_share(reach, eps, weights=weights)
                 if bool((below[0] > below[1] + allowed).any()):
                     return True
@@ -221,7 +240,7 @@ class ShiftSeries:
 
 def shift_series(evidence: Evidence) -> list[ShiftSeries]:
     """Of all certificates of a run, by model and setting; those that are refused say why."""
-    found = []
+    found, kept = [], Recent[Any](_KEPT, size=_bytes)
     for one in series_of_evidence(evidence):
         attacks = evidence.where(probe="attack", model=one.model, domain=one.domain, classifier=one.classifier)
         same = [
@@ -230,7 +249,7 @@ def shift_series(evidence: Evidence) -> list[ShiftSeries]:
             if (other.fact("norm"), other.fact("units")) == (one.norm, one.units)
             and (one.classifier == "base" or str(other.fact("noise") or "") == one.noise)
         ]
-        found.append(ShiftSeries(one, tuple(same)))
+        found.append(ShiftSeries(one, tuple(same), kept))
     return found
 
 
@@ -273,7 +292,7 @@ def _certificates(one: Measurement) -> Certificates:
     levels = one.fact("levels") or {}
     if not _is_own(one.fact("noise_options")):
         # votes under the noise of a plug-in are not read again: figures are the same where it is not installed
-        one = Measurement({**one.facts, "noise_options": None}, one.table)
+        one = one.with_facts(noise_options=None)
     return certificates_in(one, 3 if levels.get("final_rival") else 2)
 
 
@@ -297,13 +316,18 @@ def _attack_reach(held: Measurement, attacks: Sequence[Measurement], slack: bool
     """How far each certified sample was moved by the nearest attack that succeeded; infinity where none did."""
     if not attacks:
         return None
-    nearest = dict.fromkeys(held["id"].tolist(), math.inf)
+    nearest, ids = np.full(len(held), math.inf), held.ids
     for other in attacks:
         votes = float(other.fact("votes") or 0.0)
         edge = _EDGE / votes**0.5 * float(held.fact("scale")) if slack and votes else 0.0
-        for sample, right, distance in zip(
-            other["id"].tolist(), other["correct"].tolist(), other["distance"].tolist(), strict=True
-        ):
-            if not right and sample in nearest:
-                nearest[sample] = min(nearest[sample], distance + edge)
-    return np.array(list(nearest.values()))
+        places = other.ids.places_in(ids)
+        overturned = ~other["correct"] & (places >= 0)
+        np.fmin.at(nearest, places[overturned], other["distance"][overturned] + edge)
+    return nearest
+
+
+def _bytes(value: list[ShiftCertificate] | DrawCertificate) -> int:
+    """Of what is kept: the reach of every sample with its weight, or two numbers for each."""
+    if isinstance(value, DrawCertificate):
+        return value.probability.nbytes + value.votes.nbytes
+    return sum(2 * part.reach.nbytes for one in value for part in one.populations)

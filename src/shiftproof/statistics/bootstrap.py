@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from scipy.stats import norm, t
 
 from shiftproof.errors import UsageError
 from shiftproof.rng import numpy_generator
+from shiftproof.statistics.units import Units, join_units
 from shiftproof.types import Estimate, FloatArray
 
 __all__ = [
@@ -40,7 +42,7 @@ class Sample:
     """
 
     values: FloatArray
-    units: NDArray[np.object_]
+    units: NDArray[Any] | Units
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +63,7 @@ class Resampled:
 
     value: float
     draws: FloatArray
-    units: tuple[NDArray[np.object_], ...]
+    units: tuple[NDArray[Any] | Units, ...]
     n: int
     method: str
 
@@ -156,7 +158,7 @@ def bootstrap_ratios(
     Units that occur in several samples are drawn together. Every sample gets a unit at either limit (0 and 1), so that
     few successes do not look certain.
     """
-    samples = [*one[0], one[1], *other[0], other[1]]
+    samples = _coded([*one[0], one[1], *other[0], other[1]])
     signs = np.array([-1.0] * len(one[0]) + [1.0] + [1.0] * len(other[0]) + [-1.0])
     strata = [_with_limits(stratum, signs, (0, 1)) for stratum in _strata(samples)]
     means = np.vstack([_resampled_means(strata, len(samples), seed, 2_000), [s.values.mean() for s in samples]])
@@ -178,6 +180,7 @@ def _resample(
 ) -> Resampled:
     if any(len(sample.values) == 0 for sample in samples):
         raise UsageError("a bootstrap needs at least one value in every sample")
+    samples = _coded(samples)
     strata = _strata(samples)
     paired = any(np.count_nonzero(stratum.counts.sum(0)) > 1 for stratum in strata)
     if limits is not None:
@@ -190,7 +193,7 @@ def _resample(
 
 
 def outer_percentiles(
-    units: Sequence[NDArray[np.object_]], level: float, *, few_samples: bool = False
+    units: Sequence[NDArray[Any] | Units], level: float, *, few_samples: bool = False
 ) -> tuple[float, float]:
     """Where an interval of resampled figures ends: farther out than its level says if a sample has few groups.
 
@@ -201,9 +204,9 @@ def outer_percentiles(
     return tail, 1 - tail
 
 
-def _fewest_groups(units: Sequence[NDArray[np.object_]], few_samples: bool = False) -> int | None:
-    groups = [len(set(one.tolist())) for one in units]
-    grouped = [n for n, one in zip(groups, units, strict=True) if few_samples or n < len(one)]
+def _fewest_groups(units: Sequence[NDArray[Any] | Units], few_samples: bool = False) -> int | None:
+    coded = [Units.of(one) for one in units]
+    grouped = [len(one.names) for one in coded if few_samples or not one.separate]
     return min(grouped) if grouped else None
 
 
@@ -216,17 +219,20 @@ def _outside(level: float, groups: int | None) -> float:
     return float(norm.sf(np.sqrt(groups / (groups - 1)) * t.ppf((1 + level) / 2, groups - 1)))
 
 
-def _strata(samples: list[Sample]) -> list[_Stratum]:
-    units, places = np.unique(np.concatenate([sample.units for sample in samples]).astype(str), return_inverse=True)
-    ends = np.cumsum([len(sample.units) for sample in samples])[:-1]
+def _coded(samples: Sequence[Sample]) -> list[Sample]:
+    return [Sample(one.values, Units.of(one.units)) for one in samples]
+
+
+def _strata(samples: Sequence[Sample]) -> list[_Stratum]:
+    units, places = join_units([Units.of(sample.units) for sample in samples])
     sums, counts = np.zeros((len(units), len(samples))), np.zeros((len(units), len(samples)))
-    for column, (sample, index) in enumerate(zip(samples, np.split(places, ends), strict=True)):
+    for column, (sample, index) in enumerate(zip(samples, places, strict=True)):
         sums[:, column] = np.bincount(index, sample.values, len(units))
         counts[:, column] = np.bincount(index, minlength=len(units))
     _, membership = np.unique(counts > 0, axis=0, return_inverse=True)
     chosen = [membership.ravel() == number for number in range(membership.max() + 1)]
     # the name seeds the stratum's draws: a unit's own, so that the order of samples does not matter
-    return [_Stratum(str(units[rows][0]), sums[rows], counts[rows]) for rows in chosen]
+    return [_Stratum(units[int(rows.argmax())].as_py(), sums[rows], counts[rows]) for rows in chosen]
 
 
 def _with_limits(stratum: _Stratum, weights: FloatArray, limits: tuple[float, float]) -> _Stratum:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,12 +13,15 @@ from shiftproof.errors import UsageError
 from shiftproof.rng import numpy_generator
 from shiftproof.statistics.bootstrap import outer_percentiles
 from shiftproof.statistics.seeds import over_seeds
+from shiftproof.statistics.units import Units, join_units
 from shiftproof.types import Estimate, FloatArray
 
 __all__ = ["Correlation", "Pairs", "correlation", "correlation_gap", "pearson", "spearman"]
 
 Correlation = Literal["pearson", "spearman"]
 RESAMPLES = 2_000
+_CHUNK_CELLS = 1_000_000
+"""Resamples times samples that are held at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +33,7 @@ class Pairs:
 
     truth: FloatArray
     predicted: FloatArray
-    units: NDArray[np.object_]
+    units: NDArray[Any] | Units
 
 
 def pearson(truth: ArrayLike, predicted: ArrayLike) -> float:
@@ -87,10 +90,14 @@ def _estimate(
     per_seed = signs @ np.array(
         [[of(np.ones((1, len(d.truth))), d.truth, one)[0] for one in d.predicted] for d in domains]
     )
-    drawn = [
-        np.mean([of(times, d.truth, one) for one in d.predicted], axis=0)
-        for d, times in zip(domains, _resampled_counts(domains, seed, resamples), strict=True)
+    parts = [
+        [
+            np.mean([of(times, d.truth, one) for one in d.predicted], axis=0)
+            for d, times in zip(domains, some, strict=True)
+        ]
+        for some in _resampled_counts(domains, seed, resamples)
     ]
+    drawn = [np.concatenate(rows) for rows in zip(*parts, strict=True)]
     # of few samples a bootstrap of correlations is too sure of itself
     ends = outer_percentiles([one.units for one in domains], level, few_samples=True)
     low, high = np.quantile(signs @ np.array(drawn), ends)
@@ -100,21 +107,25 @@ def _estimate(
     return over_seeds(estimate, per_seed.tolist(), (-1.0, 1.0) if len(domains) == 1 else (-2.0, 2.0))
 
 
-def _resampled_counts(domains: Sequence[Pairs], seed: int, resamples: int) -> list[FloatArray]:
-    """How often every sample of each domain is in every resample (resamples x N).
+def _resampled_counts(domains: Sequence[Pairs], seed: int, resamples: int) -> Iterator[list[FloatArray]]:
+    """How often every sample of each domain is in every resample (resamples x N), some resamples at a time.
 
     Units are drawn among those that occur in the same domains, as in `bootstrap_difference`.
     """
-    units, places = np.unique(np.concatenate([one.units for one in domains]).astype(str), return_inverse=True)
-    parts = np.split(places, np.cumsum([len(one.units) for one in domains])[:-1])
+    units, parts = join_units([Units.of(one.units) for one in domains])
     member = np.stack([np.bincount(part, minlength=len(units)) > 0 for part in parts], 1)
     _, stratum = np.unique(member, axis=0, return_inverse=True)
-    counts = np.zeros((resamples, len(units)))
-    for number in range(int(stratum.max()) + 1):
-        rows = np.flatnonzero(stratum.ravel() == number)
-        generator = numpy_generator(seed, "bootstrap of correlations", str(units[rows[0]]))
-        counts[:, rows] = generator.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), size=resamples)
-    return [counts[:, part] for part in parts]
+    strata = [np.flatnonzero(stratum.ravel() == number) for number in range(int(stratum.max()) + 1)]
+    generators = [numpy_generator(seed, "bootstrap of correlations", units[int(rows[0])].as_py()) for rows in strata]
+    # at least two rows: numpy lays out one row otherwise, and then adds in another order
+    for some in np.array_split(
+        np.arange(resamples), max(1, min(resamples // 2, resamples * len(units) // _CHUNK_CELLS))
+    ):
+        counts = np.zeros((len(some), len(units)))
+        for rows, generator in zip(strata, generators, strict=True):
+            shares = np.full(len(rows), 1 / len(rows))
+            counts[:, rows] = generator.multinomial(len(rows), shares, size=len(some))
+        yield [counts[:, part] for part in parts]
 
 
 def _weighted_pearson(times: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:

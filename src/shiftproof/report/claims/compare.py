@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from shiftproof.errors import UsageError
 from shiftproof.report.claims.figures import Figure, Figures
 from shiftproof.report.claims.published import Published, published_figure
@@ -174,7 +172,7 @@ def _too_few(one: Comparison, this: Figure, that: Figure | Estimate) -> str:
     for model, figure in sides:
         if (seeds := len(figure.values.by_seed)) < FEWEST_SEEDS:
             return f"{model} was trained with {seeds} seed{'s' if seeds > 1 else ''}, and {FEWEST_SEEDS} are needed"
-        if len(np.unique(figure.values.averaged.units.astype(str))) < 2:
+        if len(figure.values.by_seed[0].units.names) < 2:
             return f"{model} was measured on one group, which says nothing of others"
     if this.limits is None and not any(_greatest(figure) for _, figure in sides):
         return "no sample has a radius, so that nothing is known of how large one can be"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -34,9 +34,9 @@ class Line:
     """One measure of two models on the same samples of a domain.
 
     `metric` is the word of requirements (clean, clean-vote, attacked, corrupted, certified), attacked-vote, or radius.
-    `before` and `after` are what each sample has: 1 where it is right (certified within `size`), else 0; a mean over
-    corruptions or training seeds where there are several; a radius. `difference` is the other less the baseline, with a
-    95 % interval. `note` is what a reader should know of it.
+    `values()` is what each sample has before and after: 1 where it is right (certified within `size`), else 0; a mean
+    over corruptions or training seeds where there are several; a radius. `difference` is the other less the baseline,
+    with a 95 % interval. `note` is what a reader should know of it.
     """
 
     metric: str
@@ -47,8 +47,7 @@ class Line:
     other: Estimate
     difference: Estimate
     ids: NDArray[np.object_]
-    before: FloatArray
-    after: FloatArray
+    values: Callable[[], tuple[FloatArray, FloatArray]]
     norm: str = ""
     units: str = ""
     size: float = 0.0
@@ -63,12 +62,14 @@ class Line:
     @cached_property
     def gained(self) -> list[str]:
         """Ids of samples that have more than before: right, or certified, and not before."""
-        return [str(one) for one in self.ids[self.after > self.before]]
+        before, after = self.values()
+        return [str(one) for one in self.ids[after > before]]
 
     @cached_property
     def lost(self) -> list[str]:
         """Ids of samples that have less than before."""
-        return [str(one) for one in self.ids[self.after < self.before]]
+        before, after = self.values()
+        return [str(one) for one in self.ids[after < before]]
 
     @property
     def verdict(self) -> str:
@@ -205,7 +206,7 @@ def _line(
         after, before, limits, shares=shares, apart=apart, seed=seed, this_most=most[1], that_most=most[0]
     )
     found = replace(interval(LEVEL), n=len(ids))
-    if len(set(before.averaged.units.tolist())) < 2:
+    if len(before.by_seed[0].units.names) < 2:
         # one group says nothing of others: every difference is possible
         found = replace(found, low=min(found.low, limits[0] - limits[1]), high=max(found.high, limits[1] - limits[0]))
         note = "one group or sample says nothing of others"
@@ -214,8 +215,7 @@ def _line(
         other=estimates[1],
         difference=found,
         ids=ids,
-        before=before.averaged.values,
-        after=after.averaged.values,
+        values=lambda: (before.averaged.values, after.averaged.values),
         note=note,
         **facts,
     )

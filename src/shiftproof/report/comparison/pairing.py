@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from shiftproof.errors import UsageError
 from shiftproof.evidence import Evidence, Measurement
 from shiftproof.report.comparison.settings import nearest, told
+from shiftproof.statistics.units import Units, join_units
 
 __all__ = ["MEASURED", "OtherSamples", "Paired", "pair_evidence"]
 
@@ -72,7 +74,7 @@ def pair_evidence(
     left_out = _left_out(here, there, keys)
     if not keys:
         raise UsageError(f"nothing was measured alike: {'; '.join(left_out) or 'no domain is in both'}")
-    ids: dict[tuple[str, str], NDArray[np.object_]] = {}
+    ids: dict[tuple[str, str], Units] = {}
     fewer: dict[str, int] = {}
     for domain, probe in dict.fromkeys(key[:2] for key in keys):
         parts = [one for key in keys if key[:2] == (domain, probe) for one in (*here[key], *there[key])]
@@ -80,11 +82,15 @@ def pair_evidence(
         ids[domain, probe] = common
         if most > len(common):
             fewer[domain] = min(len(common), fewer.get(domain, len(common)))
+    aligned = _Aligned()
     sides = [
-        Evidence([_aligned(one, ids[key[:2]]) for key in keys for one in measured[key]]) for measured in (here, there)
+        Evidence([aligned(one, ids[key[:2]]) for key in keys for one in measured[key]]) for measured in (here, there)
     ]
-    _check_labels(keys, here, there, ids)
-    return Paired(sides[0], sides[1], ids, tuple(left_out), fewer)
+    for key in keys:
+        _check_labels(*(aligned(side[key][0], ids[key[:2]]) for side in (here, there)))
+    # domains that several probes measured have their names once
+    names = {id(one): np.array(list(one), object) for one in ids.values()}
+    return Paired(sides[0], sides[1], {key: names[id(one)] for key, one in ids.items()}, tuple(left_out), fewer)
 
 
 def _by_key(evidence: Evidence) -> dict[Key, list[Measurement]]:
@@ -117,44 +123,47 @@ def _differing_facts(here: Measurement, there: Measurement) -> dict[str, tuple[s
     }
 
 
-def _common_ids(parts: Sequence[Measurement], shared: bool) -> tuple[NDArray[np.object_], int]:
-    """The ids that all have, sorted, and how many the largest has."""
-    sets = [set(map(str, one["id"].tolist())) for one in parts]
-    for one, names in zip(parts, sets, strict=True):
-        if len(names) < len(one):
+def _common_ids(parts: Sequence[Measurement], shared: bool) -> tuple[Units, int]:
+    """The ids that all have, ascending, and how many the largest has."""
+    several = [one.ids for one in parts]
+    for one, ids in zip(parts, several, strict=True):
+        if not ids.separate:
             raise UsageError(f"{one.title} of {one.model} on {one.domain} has several samples of one id")
-    common = set.intersection(*sets)
-    most = max(map(len, sets))
+    names, codes = join_units(several)
+    everywhere = np.bincount(np.concatenate(codes), minlength=len(names)) == len(parts)
+    common, most = int(everywhere.sum()), max(map(len, several))
     domain = parts[0].domain
     if not common:
         raise OtherSamples(domain, f"no sample of {domain} was measured in both")
-    if len(common) < most and not shared:
-        raise OtherSamples(domain, f"the samples of {domain} differ: both measured {len(common)} of up to {most}")
-    return np.array(sorted(common), object), most
+    if common < most and not shared:
+        raise OtherSamples(domain, f"the samples of {domain} differ: both measured {common} of up to {most}")
+    return Units(np.arange(common, dtype=np.int32), names.filter(pa.array(everywhere))), most
 
 
-def _aligned(one: Measurement, ids: NDArray[np.object_]) -> Measurement:
-    """Its rows of these ids, in their order."""
-    place = {str(name): row for row, name in enumerate(one["id"].tolist())}
-    return one.take(np.array([place[name] for name in ids]))
+class _Aligned:
+    """Puts the rows of measurements into the order of some ids; those of the same samples share their places."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[Units, NDArray[np.int64]]] = {}
+
+    def __call__(self, one: Measurement, ids: Units) -> Measurement:
+        own = one.ids
+        # the units are kept with their places, so that no other can get their number
+        key = id(own), id(ids)
+        if key not in self._known:
+            self._known[key] = own, ids.places_in(own)
+        return one.take(self._known[key][1])
 
 
-def _check_labels(
-    keys: Sequence[Key],
-    here: dict[Key, list[Measurement]],
-    there: dict[Key, list[Measurement]],
-    ids: dict[tuple[str, str], NDArray[np.object_]],
-) -> None:
+def _check_labels(one: Measurement, other: Measurement) -> None:
     """Refuse samples of one id that have another label or group in the other run: they are not the same."""
-    for key in keys:
-        one, other = (_aligned(side[key][0], ids[key[:2]]) for side in (here, there))
-        if one.grouped != other.grouped:
-            raise OtherSamples(one.domain, f"samples of {one.domain} have groups in one run alone")
-        for column in ("label", "group"):
-            if column in one and column in other and bool(np.any(one[column] != other[column])):
-                row = int(np.flatnonzero(one[column] != other[column])[0])
-                values = f"{one[column][row]} and {other[column][row]}"
-                raise OtherSamples(one.domain, f"sample {one['id'][row]} of {one.domain} has the {column} {values}")
+    if one.grouped != other.grouped:
+        raise OtherSamples(one.domain, f"samples of {one.domain} have groups in one run alone")
+    for column in ("label", "group"):
+        if column in one and column in other and bool(np.any(one[column] != other[column])):
+            row = int(np.flatnonzero(one[column] != other[column])[0])
+            values = f"{one[column][row]} and {other[column][row]}"
+            raise OtherSamples(one.domain, f"sample {one['id'][row]} of {one.domain} has the {column} {values}")
 
 
 def _left_out(here: dict[Key, Any], there: dict[Key, Any], keys: Sequence[Key]) -> list[str]:

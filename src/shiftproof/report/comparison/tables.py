@@ -150,7 +150,7 @@ def sample_rows(pair: ModelPair, *, radii: bool = True) -> Iterator[list[Any]]:
             continue
         head = [*pair.names, line.domain, line.title, line.norm, line.size]
         changes = ("lost", "", "gained")
-        for name, before, after in zip(line.ids, line.before, line.after, strict=True):
+        for name, before, after in zip(line.ids, *line.values(), strict=True):
             sign = int(after > before) - int(after < before)
             yield [*head, str(name), float(before), float(after), changes[sign + 1]]
 

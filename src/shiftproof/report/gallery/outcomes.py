@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from shiftproof.evidence import Evidence, Measurement
 from shiftproof.evidence.titles import certificate_titles
 
@@ -132,9 +134,8 @@ def outcomes_of(evidence: Evidence, ids: Sequence[str]) -> dict[str, SampleOutco
 
 def _rows(one: Measurement, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
     """The rows of some samples as plain values, by id."""
-    wanted, every = set(ids), one["id"].tolist()
-    places = [place for place, sample in enumerate(every) if sample in wanted]
-    return {row["id"]: row for row in one.table.take(places).to_pylist()} if places else {}
+    places = sorted(one.places_of(ids).values())
+    return {row["id"]: row for row in one.take(np.array(places)).table.to_pylist()} if places else {}
 
 
 def _outcome(found: Sequence[tuple[Measurement, Mapping[str, Any]]], titles: Mapping[str, str]) -> SampleOutcome:

@@ -134,7 +134,7 @@ class Around(Section):
 
     @property
     def _drawn(self) -> list[ShiftSeries]:
-        return [one for one in self._held if one.one_draw is not None]
+        return [one for one in self._held if one.has_draw]
 
     def _one_draw(self, series: Sequence[ShiftSeries]) -> Table:
         eps = nice_distances(series)

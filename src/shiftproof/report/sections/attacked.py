@@ -130,13 +130,15 @@ class Attacked:
 
     def median_distance(self, size: float) -> tuple[float | None, int]:
         """Of the samples that the attack has overturned, and how many they are; None if there are none."""
-        distances: list[float] = []
+        parts = [np.zeros(0)]
         for after, before in self.attacks[size].pairs(self.before):
-            right = dict(zip(before["id"].tolist(), before["correct"].tolist(), strict=True))
-            overturned = np.array([right[sample] for sample in after["id"].tolist()], bool) & ~after["correct"]
             # of what was imported, nobody knows how far it went
-            distances += after["distance"][overturned].tolist() if "distance" in after else []
-        return (float(np.median(distances)), len(distances)) if distances else (None, 0)
+            if "distance" in after:
+                places = after.ids.places_in(before.ids)
+                right = (places >= 0) & before["correct"][places]
+                parts.append(after["distance"][right & ~after["correct"]])
+        distances = np.concatenate(parts)
+        return (float(np.median(distances)), len(distances)) if len(distances) else (None, 0)
 
     def figures(self) -> dict[str, Any]:
         """All figures, for --json."""

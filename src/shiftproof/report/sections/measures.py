@@ -140,9 +140,9 @@ def side_by_side(evidence: Evidence, sources: Sequence[str], targets: Sequence[s
         rows += [line for line in lines if line is not None]
     beyond = {}
     for domain in domains:
-        sizes = {model: (len(_samples_of(one, model, domain)) for one in (whole, evidence)) for model in models}
-        if any(measured != shared for measured, shared in sizes.values()):
-            beyond[domain] = len({sample for model in models for sample in _samples_of(whole, model, domain)})
+        measured, shared = whole.where(domain=domain), evidence.where(domain=domain)
+        if any(measured.where(model=model).samples != shared.where(model=model).samples for model in models):
+            beyond[domain] = measured.samples
     return SideBySide(tuple(sources), tuple(targets), rows, beyond)
 
 
@@ -157,11 +157,6 @@ def line_of(measure: Measure, sources: Sequence[str], targets: Sequence[str], se
         return None
     lost = {name: measure.gap(here, name, seed) for name in targets if here and name in places}
     return Line(measure, {domain: measure.at(domain) for domain in places}, lost)
-
-
-def _samples_of(evidence: Evidence, model: str, domain: str) -> set[str]:
-    """The samples of a domain that any probe measured of a model."""
-    return {sample for one in evidence.where(model=model, domain=domain) for sample in one["id"].tolist()}
 
 
 @SECTIONS.register("measures")

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shiftproof.evidence import Evidence, worst_seen
 from shiftproof.perturbations.threat import size_text
@@ -16,6 +15,7 @@ from shiftproof.report.section import SECTIONS, Section
 from shiftproof.report.shift import CONFIDENCE, ShiftSeries
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table
 from shiftproof.statistics import hoeffding_lower, lower_bound
+from shiftproof.statistics.units import Units
 from shiftproof.theory import DIVERGENCES
 from shiftproof.theory.confidence import split_terms
 from shiftproof.theory.words import percent_down
@@ -123,23 +123,23 @@ def _share(
     domain: str,
     title: str,
     values: FloatArray,
-    units: NDArray[np.object_],
+    units: Units,
     alpha: float | None = None,
     *,
     shown: bool,
 ) -> Share:
     """The lower limit, less what wrong certificates may have added, and its image in each ball."""
-    names, numbers = np.unique(units.astype(str), return_inverse=True)
-    means = np.bincount(numbers, values) / np.bincount(numbers)
+    count = len(units.names)
+    means = np.bincount(units.codes, values) / np.bincount(units.codes)
     # of certificates that share noise, a part of the level goes to how many are wrong together
-    terms = split_terms(len(names), alpha or 0.0, 1 - CONFIDENCE)
+    terms = split_terms(count, alpha or 0.0, 1 - CONFIDENCE)
     level = 1 - CONFIDENCE - terms.noise_level
-    separate = len(names) == len(values) and bool(np.isin(values, (0.0, 1.0)).all())
+    separate = units.separate and bool(((values == 0) | (values == 1)).all())
     least = (
         float(lower_bound(int(values.sum()), len(values), level))
         if separate
-        else float(hoeffding_lower(means.mean(), len(names), level))
+        else float(hoeffding_lower(means.mean(), count, level))
     )
     least = max(0.0, least - terms.wrong)
     left = {name: float(share_of(least, SIZE)) for name, share_of in DIVERGENCES.items()}
-    return Share(model, domain, title, least, left, len(names), alpha is not None, shown)
+    return Share(model, domain, title, least, left, count, alpha is not None, shown)

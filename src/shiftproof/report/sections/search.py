@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
-from shiftproof.evidence import Evidence
-from shiftproof.report.estimates import Repeats, Values, estimate, one_repeat, repeats_in
+from shiftproof.evidence import Evidence, Measurement
+from shiftproof.report.estimates import Repeats, SeedValues, Values, estimate, one_repeat, repeats_in
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table, percent_cell
-from shiftproof.statistics import Sample
-from shiftproof.types import Estimate
+from shiftproof.types import Estimate, FloatArray
 
 __all__ = ["Search", "Searched", "searched_of"]
 
@@ -117,11 +118,14 @@ def searched_of(evidence: Evidence) -> list[Searched]:
     return found
 
 
-def _changed(after: Repeats, before: Repeats) -> tuple[Values, list[float]]:
+def _changed(after: Repeats, before: Repeats) -> tuple[Values, FloatArray]:
     """Which predictions a search has changed, and how far their representations moved."""
-    samples, distances = [], []
-    for one, other in after.pairs(before):
-        changed = one["prediction"] != other["prediction"]
-        samples.append(Sample(changed.astype(np.float64), one.units_of))
-        distances += one["latent_distance"][changed].tolist()
-    return Values(tuple(samples)), distances
+    pairs = after.pairs(before)
+    distances = [one["latent_distance"][_differs(one, other)] for one, other in pairs]
+    values = tuple(SeedValues(one, partial(_differs, one, other)) for one, other in pairs)
+    return Values(values), np.concatenate([np.zeros(0), *distances])
+
+
+def _differs(one: Measurement, other: Measurement) -> NDArray[np.bool_]:
+    differs: NDArray[np.bool_] = one["prediction"] != other["prediction"]
+    return differs

@@ -194,8 +194,8 @@ def _elsewhere(shown: Sequence[_Shown], target: str, targets: Sequence[str]) -> 
 def _constant(clean: Evidence, there: Sequence[str]) -> Iterator[str]:
     """A sentence for each domain on which the model gives the same answer to all samples."""
     for one in repeats_in(clean):
-        answers = [len(set(seed["prediction"].tolist())) for seed in one.measurements if "prediction" in seed]
-        if answers and one.domain in there and max(answers) == 1 and len(set(one.first["label"].tolist())) > 1:
+        answers = [len(np.unique(seed["prediction"])) for seed in one.measurements if "prediction" in seed]
+        if answers and one.domain in there and max(answers) == 1 and len(np.unique(one.first["label"])) > 1:
             yield f"On {one.domain} it gives one and the same answer to all {len(one.first)} samples."
 
 
