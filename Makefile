@@ -38,6 +38,7 @@ bench: .venv/.user
 	$(BIN)/python benchmarks/certify.py
 	$(BIN)/python benchmarks/latent.py
 	$(BIN)/python benchmarks/train.py
+	$(BIN)/python benchmarks/processes.py
 	$(BIN)/python benchmarks/attack.py --quick
 	$(BIN)/python benchmarks/corrupt.py
 	$(BIN)/python benchmarks/report.py

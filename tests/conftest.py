@@ -33,10 +33,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(problem)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_index_at_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """For what a fixture of a whole module reads, before any of its tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHIFTPROOF_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _away_from_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("SHIFTPROOF_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     torch.set_num_threads(1)
     # what a test draws without a generator of its own must not depend on the tests that ran before it

@@ -25,7 +25,7 @@ from shiftproof.certification.sampling.budget import budget
 from shiftproof.certification.sampling.embedded import EmbeddedVoter
 from shiftproof.domains.texts import text_domain
 from shiftproof.errors import ModelError, NotAFunction, ShiftproofError, UsageError
-from shiftproof.execution import always_in_workers
+from shiftproof.execution import Compute, always_in_workers
 from shiftproof.models.prepared.prepare import prepare
 from shiftproof.models.text import HashTokeniser, TextEncoder, Tokens, embedding_shape
 from shiftproof.perturbations.embedding import EmbeddingThreat
@@ -180,7 +180,7 @@ def test_every_vote_is_that_of_a_plain_path_in_float64(text: str, precision: Any
     model, noise, data = curved(), sp.noise.EmbeddingGaussian(0.7), domain([text, "x"])
     draws = np.random.default_rng(0).standard_normal((256, 16 * 4))
     expected = by_hand(model, text, draws.reshape(-1, 16, 4), 0.7)
-    voter = EmbeddedVoter(prepare(model, data.shape, precision=precision), noise, (16, 4), 2, model)
+    voter = EmbeddedVoter(prepare(model, data.shape, compute=Compute("cpu", precision)), noise, (16, 4), 2, model)
     row = data.take([0])[0]
     fast = voter.outputs(voter.place_image(row), voter.place_noise(draws), 256).double().numpy()
     far = {"f32": 1e-6, "bf16": 0.05}[precision]
@@ -546,7 +546,7 @@ def test_images_are_refused() -> None:
 
 def test_another_backend_can_not_take_the_model_apart() -> None:
     with pytest.raises(ShiftproofError, match="acts inside the model"):
-        smoothing().applies(replace(job_of(transformer(), domain()), backend="openvino"))
+        smoothing().applies(replace(job_of(transformer(), domain()), compute=Compute("cpu", backend="openvino")))
 
 
 def test_explain_lists_both_noises_of_text() -> None:

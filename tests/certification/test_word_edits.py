@@ -215,5 +215,5 @@ def test_the_flat_table_and_logs_of_a_run_say_whole_numbers(tmp_path: Path) -> N
     inside = evidence[0]["radius"]
     assert (inside % 1 > 0).all(), "where code compares, k edits are below the radius"
     assert evidence.to_arrow().column("radius").to_pylist() == np.floor(inside).tolist()
-    (log,) = certificate_logs(evidence).values()
+    (log,) = dict(certificate_logs(evidence)).values()
     assert [line.split("\t")[3] for line in log.decode().splitlines()[1:]] == [f"{int(k)}.000000" for k in inside]

@@ -14,6 +14,7 @@ import torch
 
 from shiftproof.errors import ModelError, ShiftproofError, StorageError, UsageError
 from shiftproof.execution import (
+    Compute,
     Journal,
     check_writable,
     only_one,
@@ -144,15 +145,15 @@ def dying(shard: int) -> Iterator[int]:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_every_shard_is_run_once_on_one_thread(workers: int) -> None:
     torch.set_num_threads(2)
-    results = dict(run_shards(square, range(7), workers, worth=0.0))
+    results = dict(run_shards(square, range(7), Compute(workers=workers), worth=0.0))
     assert results == {shard: (shard * shard, 1) for shard in range(7)}
     assert torch.get_num_threads() == 2
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_parts_of_a_shard_come_in_order(workers: int) -> None:
-    assert [part for _, part in run_shards(numbers, [0], workers)] == [0, 1, 2, None]
-    parts = list(run_shards(letters, range(3), workers, worth=0.0, seconds=1.0))
+    assert [part for _, part in run_shards(numbers, [0], Compute(workers=workers))] == [0, 1, 2, None]
+    parts = list(run_shards(letters, range(3), Compute(workers=workers), worth=0.0, seconds=1.0))
     for shard in range(3):
         assert "".join(part for owner, part in parts if owner == shard) == "abc"[: shard + 1]
 
@@ -160,21 +161,21 @@ def test_parts_of_a_shard_come_in_order(workers: int) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_error_in_a_shard_arrives(workers: int) -> None:
     with pytest.raises(ModelError, match="shard 3 is bad"):
-        list(run_shards(broken, range(5), workers, worth=0.0))
+        list(run_shards(broken, range(5), Compute(workers=workers), worth=0.0))
 
 
 def test_a_dead_worker_is_reported() -> None:
     with pytest.raises(ShiftproofError, match="a worker process died"):
-        list(run_shards(dying, range(3), 2, worth=0.0))
+        list(run_shards(dying, range(3), Compute(workers=2), worth=0.0))
 
 
 def test_what_can_not_be_sent_runs_in_process() -> None:
     here = os.getpid()
-    assert {pid for _, pid in run_shards(lambda _: [os.getpid()], range(3), 2, worth=0.0)} == {here}
+    assert {pid for _, pid in run_shards(lambda _: [os.getpid()], range(3), Compute(workers=2), worth=0.0)} == {here}
 
 
 def test_workers_are_gone_when_their_work_is_no_longer_wanted() -> None:
-    parts = run_shards(letters, range(3), 2, worth=0.0, seconds=1.0)
+    parts = run_shards(letters, range(3), Compute(workers=2), worth=0.0, seconds=1.0)
     next(parts)
     parts.close()
     assert not multiprocessing.active_children()

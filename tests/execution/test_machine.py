@@ -19,7 +19,7 @@ from torch import nn
 
 import shiftproof as sp
 from shiftproof.errors import ShiftproofError, UsageError
-from shiftproof.execution import bf16, bf16_problem, run_shards, terminate_as_interrupt
+from shiftproof.execution import Compute, bf16, bf16_problem, run_shards, terminate_as_interrupt
 from shiftproof.execution.journal import Journal
 from shiftproof.execution.signals import describe_exit
 from shiftproof.models.outputs import logits_of
@@ -82,7 +82,7 @@ def test_bf16_is_refused_wherever_it_is_used_first(trial: Callable[[str], None])
     batch, smoothing = torch.rand(2, 1, 2, 2), sp.certifiers.RandomizedSmoothing(sp.noise.Gaussian(0.25), n=100)
     digits = sp.load_domains("digits")
     with pytest.raises(UsageError, match="SIGILL"):
-        prepare(model, (1, 2, 2), precision="bf16")
+        prepare(model, (1, 2, 2), compute=Compute("cpu", "bf16"))
     with pytest.raises(UsageError, match="SIGILL"):
         sp.certify(model, (batch, torch.zeros(2, dtype=torch.long)), smoothing, precision="bf16")
     with pytest.raises(UsageError, match="SIGILL"):
@@ -112,7 +112,7 @@ def test_the_benchmark_leaves_bf16_out(trial: Callable[[str], None], monkeypatch
 
     class Team:
         def __init__(self, case: object) -> None:
-            self.rate = lambda order: {"f32": 4.0, "raw": 5.0}[order]
+            self.rate = lambda order: {"f32": 4.0, "raw": 5.0, "openvino": 4.0}[order]
             self.close = lambda: None
 
     names = benchmark["measure"].__globals__
@@ -163,12 +163,12 @@ class DiesWhenUnpacked:
 )
 def test_the_signal_that_ended_a_worker_is_named(number: int, words: str) -> None:
     with pytest.raises(ShiftproofError, match=words):
-        list(run_shards(illegal, [0, int(number)], 2, worth=0.0, seconds=1.0))
+        list(run_shards(illegal, [0, int(number)], Compute(workers=2), worth=0.0, seconds=1.0))
 
 
 def test_a_worker_that_ends_before_its_work_is_a_sentence() -> None:
     with pytest.raises(ShiftproofError, match="a worker process died with exit code 5"):
-        list(run_shards(DiesWhenUnpacked(), [0, 1], 2, worth=0.0, seconds=1.0))
+        list(run_shards(DiesWhenUnpacked(), [0, 1], Compute(workers=2), worth=0.0, seconds=1.0))
 
 
 def test_every_signal_has_its_name() -> None:

@@ -42,8 +42,8 @@ def test_every_probe_keeps_its_promises(name: str) -> None:
 
 
 class _Faulty(Probe):
-    def cost(self, model: nn.Module, domain: Any, workers: int) -> Cost:
-        return Clean().cost(model, domain, workers)
+    def cost(self, model: nn.Module, domain: Any, compute: Any) -> Cost:
+        return Clean().cost(model, domain, compute)
 
     def collect(self, task: ProbeTask) -> list[Result]:
         return [Result(measure_blocks(self.measure, task))]

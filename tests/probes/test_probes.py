@@ -15,6 +15,7 @@ from shiftproof.domains import Domain
 from shiftproof.domains.splits import first_samples
 from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.evidence import Evidence, EvidenceStore
+from shiftproof.execution import Compute
 from shiftproof.perturbations.corruptions import EXTRA, STANDARD, TEXT
 from shiftproof.probes import PROBES, Probe, run_probe
 from shiftproof.probes.corrupt import Corrupt, as_corruptions
@@ -78,7 +79,7 @@ class TestCorrupt:
     def test_workers_do_not_matter(self, network: nn.Module, tmp_path: Path) -> None:
         many = sp.load_domains("rotated-digits")["angle=30"].subset(np.arange(130))
         probe = PROBES.create("corrupt", {"corruptions": "shot-noise", "severities": 3})
-        one, two = (rows_of(probe, network, many, tmp_path / str(n), workers=n) for n in (1, 2))
+        one, two = (rows_of(probe, network, many, tmp_path / str(n), compute=Compute(workers=n)) for n in (1, 2))
         assert one.column("prediction").tolist() == two.column("prediction").tolist()
 
     def test_names(self) -> None:

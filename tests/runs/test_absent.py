@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from shiftproof.domains import Domain
 from shiftproof.errors import StudyError, UsageError
 from shiftproof.evidence import Column
-from shiftproof.execution import read_json
+from shiftproof.execution import HERE, read_json
 from shiftproof.objectives import OBJECTIVES
 from shiftproof.objectives.erm import ERM
 from shiftproof.probes import PROBES, Probe
@@ -125,7 +125,7 @@ def test_an_objective_is_not_needed_to_verify(finished: Path) -> None:
 def test_it_can_not_measure_or_train_again(finished: Path) -> None:
     study = open_run(finished).study
     with pytest.raises(UsageError, match="the probe 'sureness' is not installed"):
-        study.probes[1].cost(nn.Identity(), None, 1)  # type: ignore[arg-type]
+        study.probes[1].cost(nn.Identity(), None, HERE)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="the objective 'erm-too' is not installed"):
         study.models["m"].objective.loss(nn.Identity(), None, torch.Generator())  # type: ignore[arg-type]
 

@@ -20,7 +20,7 @@ from shiftproof.certification import CERTIFIERS
 from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import CheckFailed, DataError, UsageError
-from shiftproof.execution import parse_duration
+from shiftproof.execution import HERE, parse_duration
 from shiftproof.execution.tables import hash_table
 from shiftproof.perturbations.balls import as_ball
 from shiftproof.probes import Probe
@@ -254,13 +254,13 @@ class TestBudget:
     @pytest.mark.slow
     def test_more_time_asks_harder(self, few: tuple[Domains, Domain], fitted: nn.Module) -> None:
         measured = [few[1].subset(np.arange(40))]
-        plans = [plan_probes(self.efforts(), [fitted], measured, time, 1) for time in (3600.0, 1e9)]
+        plans = [plan_probes(self.efforts(), [fitted], measured, time, HERE) for time in (3600.0, 1e9)]
         votes = [plan.probes[-1].certifier.n for plan in plans]
         assert votes[-1] == EFFORTS[0].n
         assert votes == sorted(votes)
         assert [plan.prefix for plan in plans] == [None, None]
         with pytest.raises(UsageError, match="the budget of 1 s can't be kept"):
-            plan_probes(self.efforts(), [fitted], measured, 1.0, 1)
+            plan_probes(self.efforts(), [fitted], measured, 1.0, HERE)
 
     def test_one_that_is_too_short_is_said(
         self, few: tuple[Domains, Domain], fitted: nn.Module, tmp_path: Path
@@ -496,6 +496,7 @@ class TestCommandLine:
         assert code == 0
         assert "angle=75 12" in out
         assert "time     about" in out
+        assert "times as fast as f32 here" in " ".join(out.split()) or "bf16 does not work" in out
         assert "         of angle=0 the held-out part: training samples are not measured\n" in out
         assert "target   none" not in out
         assert not (tmp_path / "run").exists()

@@ -8,6 +8,7 @@ from torch import nn
 
 import shiftproof as sp
 from shiftproof.attacks.validity_attacks import validity_passes
+from shiftproof.execution import HERE
 from shiftproof.probes.attack import Attack
 from shiftproof.probes.clean import Clean
 from shiftproof.runs import budget
@@ -43,7 +44,7 @@ def test_no_step_is_left_out(domain: sp.Domain, threats: tuple[str, ...]) -> Non
     """The model withstands these threats, so that no attack ends early."""
     Counting.calls = 0
     data = StudyData(sp.Domains("d", [domain]), parts={"d": "all"})
-    examine_models({"m": Counting().eval()}, data, attacks(*threats), "off")
+    examine_models({"m": Counting().eval()}, data, attacks(*threats), HERE, "off")
     counted = sum(validity_passes(sp.Threat(*_parts(one))) for one in threats)
     assert 0.5 * counted < Counting.calls < 1.1 * counted + 100
 
@@ -54,20 +55,22 @@ def _parts(text: str) -> tuple[str, float]:
 
 
 def test_nothing_is_examined_that_is_not_attacked(domain: sp.Domain) -> None:
-    assert examining_seconds(Counting().eval(), domain, [Clean()]) == 0
+    assert examining_seconds(Counting().eval(), domain, [Clean()], HERE) == 0
 
 
 def test_it_is_tried_within_every_threat(domain: sp.Domain) -> None:
     Counting.calls = 0
-    assert examining_seconds(Counting().eval(), domain, attacks("l2:0.2", "linf:0.05")) > BESIDES
+    assert examining_seconds(Counting().eval(), domain, attacks("l2:0.2", "linf:0.05"), HERE) > BESIDES
     assert Counting.calls >= 2 * TRIED_STEPS
 
 
 def test_a_plan_counts_it_for_models_that_are_examined(domain: sp.Domain, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget, "examining_seconds", lambda *_: 1_000.0)
     model, probes = Counting().eval(), [Clean()]
-    plans = [plan_probes([probes], [model], [domain], None, 1, examined=one) for one in ([], [model], [model, model])]
+    plans = [
+        plan_probes([probes], [model], [domain], None, HERE, examined=one) for one in ([], [model], [model, model])
+    ]
     for count, plan in enumerate(plans):
         assert plan.seconds - sum(plan.costs.values()) == pytest.approx(ENDING + 1_000.0 * count)
     with pytest.raises(sp.errors.UsageError, match="can't be kept.* for 'training, examining models and the report'"):
-        plan_probes([probes], [model], [domain], 600.0, 1, examined=[model])
+        plan_probes([probes], [model], [domain], 600.0, HERE, examined=[model])

@@ -239,7 +239,7 @@ def test_an_attack_that_comes_out_otherwise_is_not_shown(run: Run, column: str) 
 def _edited(one: Measurement, column: str) -> Measurement:
     values = one[column] * 1.1 if column == "distance" else 1 - one[column]
     place = one.table.column_names.index(column)
-    return replace(one, table=one.table.set_column(place, column, [values]))
+    return replace(one, rows=one.table.set_column(place, column, [values]))
 
 
 def test_attacks_that_take_too_long_are_left_out_and_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import shiftproof as sp
 from shiftproof.domains import Domain
-from shiftproof.execution import progress_bar
+from shiftproof.execution import HERE, progress_bar
 from shiftproof.probes.clean import Clean
 from shiftproof.probes.costs import seconds_a_sample
 from shiftproof.runs.budget import plan_probes
@@ -193,7 +193,7 @@ class TestBudget:
     ) -> None:
         def hopeful(asked: Any, models: Any, measured: Any, budget: float, *_: Any, **__: Any) -> Any:
             assert budget == 1.0
-            return plan_probes(asked[-1:], models, measured, None, 1)
+            return plan_probes(asked[-1:], models, measured, None, HERE)
 
         monkeypatch.setattr("shiftproof.runs.plan.plan_probes", hopeful)
         audit = [*arguments("toys:two_classes"), "--budget", "1s", "--limit", 4, "--out", tmp_path / "run", "--json"]

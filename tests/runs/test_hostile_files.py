@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 import shiftproof as sp
-from shiftproof.domains.images import ZipArchive
+from shiftproof.domains.files import ZipArchive
 from shiftproof.domains.npz import read_npz
 from shiftproof.errors import DataError, ModelError, StudyError, UsageError
 from shiftproof.evidence import EvidenceStore
@@ -188,7 +188,7 @@ def test_bombs_of_data_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     np.savez_compressed(tmp_path / "x.npz", x=np.zeros((64 << 20,), np.uint8))
     with pytest.raises(DataError, match="would unpack to 67,"):
         read_npz(tmp_path / "x.npz", ("x",))
-    monkeypatch.setattr("shiftproof.domains.images.LARGEST_FILE", 1 << 20)
+    monkeypatch.setattr("shiftproof.domains.files.LARGEST_FILE", 1 << 20)
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("d/c/1.png", bytes(2 << 20))
     with pytest.raises(ValueError, match="would unpack to 2,097,152"):

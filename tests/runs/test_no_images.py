@@ -172,7 +172,7 @@ def test_logs_count_samples_where_ids_are_numbers(tmp_path: Path) -> None:
     options: dict[str, Any] = {"threats": [], "corruptions": "none", "seed": 0, "progress": "off"}
     made: Run = sp.audit(two_classes(), domain, certifiers=smoothing, out=tmp_path / "run", **options)
     for named, first in ((True, "90000"), (False, "0")):
-        (log,) = certificate_logs(made.evidence, named=named).values()
+        (log,) = dict(certificate_logs(made.evidence, named=named)).values()
         rows = list(csv.DictReader(log.decode().splitlines(), delimiter="\t"))
         assert rows[0]["idx"] == first
         assert len(rows) == 6

@@ -40,6 +40,7 @@ MADE_FOR_SPEED = (
     "shiftproof.certification.certifiers.median_sampling",
     "shiftproof.models.prepared.prepare",
     "shiftproof.models.prepared.rewrite",
+    "shiftproof.models.prepared.fuse",
     "shiftproof.models.reference",
     "shiftproof.models.prepared.openvino",
 )
@@ -128,6 +129,8 @@ def test_verify_needs_nothing_of_what_certified(name: str, monkeypatch: pytest.M
         "certification.certificates.certified_rows",
         "models.prepared.prepare.prepare",
         "models.prepared.rewrite.rewrite",
+        "models.prepared.fuse.fuse",
+        "models.prepared.fuse.FusedConv.forward",
     ):
         monkeypatch.setattr(f"shiftproof.{where}", gone)
     findings = verify(case)

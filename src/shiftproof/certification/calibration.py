@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Annotated, Any
 
 import numpy as np
@@ -47,10 +48,15 @@ class Calibration(TextValue):
                 f"calibration images are {type(images).__name__}; they should be a domain or a tensor of images"
             )
         members: Sequence[Domain] = list(images) if isinstance(images, Domains) else [images]
-        inputs, labels = zip(*(domain.tensors() for domain in members), strict=True)
-        name = ", ".join(domain.name for domain in members)
-        every = torch.cat(labels).numpy()
-        return cls._from_inputs(name, _take_evenly(torch.cat(inputs), count), every[_evenly_spaced(len(every), count)])
+        name, ends = ", ".join(domain.name for domain in members), np.cumsum([0, *map(len, members)])
+        chosen = _evenly_spaced(int(ends[-1]), count)
+        # of a million images, those that are taken are read
+        taken = [
+            domain.take(chosen[(chosen >= a) & (chosen < b)] - a)
+            for domain, (a, b) in zip(members, pairwise(ends), strict=True)
+        ]
+        inputs, labels = (torch.cat(parts) for parts in zip(*taken, strict=True))
+        return cls._from_inputs(name, inputs, labels.numpy())
 
     @classmethod
     def _from_inputs(cls, name: str, inputs: Tensor, labels: IntArray | None) -> Calibration:

@@ -18,8 +18,7 @@ from shiftproof.certification.checks import check_embeddings
 from shiftproof.certification.sampling.budget import Levels
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import UsageError
-from shiftproof.execution import Journal, Mode
-from shiftproof.models.prepared.prepare import Backend, Precision
+from shiftproof.execution import HERE, Compute, Journal, Mode
 from shiftproof.perturbations.noise import Noise
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.perturbations.noise.noise import check_kind
@@ -52,6 +51,7 @@ class Memory:
 class Job:
     """A checked classifier and the samples to certify, with all that says how to compute, not what.
 
+    The model itself is on the CPU, wherever its copies compute.
     `calibration` are samples that may shape a classifier before it is certified; none of them is certified.
     """
 
@@ -60,9 +60,7 @@ class Job:
     classes: int
     seed: int
     record: Journal | Memory
-    workers: int = 1
-    precision: Precision = "f32"
-    backend: Backend = "torch"
+    compute: Compute = HERE
     progress: Mode = "auto"
     label: str = "certifying"
     calibration: Domains | None = None

@@ -14,10 +14,10 @@ from shiftproof.certification.certifier import Certifier, Job, Memory
 from shiftproof.certification.checks import check_classifier
 from shiftproof.domains import Domain, Domains, one_domain
 from shiftproof.errors import UsageError
-from shiftproof.execution import Journal, Mode, as_path, check_running
+from shiftproof.execution import Backend, Compute, Journal, Mode, Precision, as_path, check_progress, ready
 from shiftproof.models.behaviour import behaviour_of, difference
 from shiftproof.models.identity import identity_of
-from shiftproof.models.prepared.prepare import Backend, Precision, check_compute
+from shiftproof.models.placement import CPU, on_device
 from shiftproof.rng import checked_seed, fresh_seed
 
 __all__ = ["certify"]
@@ -28,8 +28,10 @@ Data = Domain | Domains | tuple[Tensor, Tensor]
 class _Options(TypedDict, total=False):
     seed: int | None
     workers: int
+    device: str
     precision: Precision
     backend: Backend
+    cluster: str | None
     journal: Path | str | None
     progress: Mode
     label: str
@@ -49,8 +51,10 @@ def certify(
     *,
     seed: int | None = None,
     workers: int = 1,
+    device: str = "auto",
     precision: Precision = "f32",
     backend: Backend = "torch",
+    cluster: str | None = None,
     journal: Path | str | None = None,
     progress: Mode = "auto",
     label: str = "certifying",
@@ -62,8 +66,9 @@ def certify(
     could have been made for the noise of a seed that was known before. Give that one to get the same votes again.
 
     Several certifiers of one kind make one job, which shares what it can, and give a list. The result does not depend
-    on `workers`. With `journal` (a file), a run that was killed at any moment continues where it was, with its seed.
-    The classifier that is certified is the one that is evaluated: `precision` and `backend` are part of it.
+    on `workers` or `cluster` (see `Compute`). With `journal` (a file), a run that was killed at any moment continues
+    where it was, with its seed. The classifier that is certified is the one that is evaluated: `precision`, `backend`
+    and the kind of `device` are part of it. Noise is drawn by the CPU whatever the device.
     `calibration` are samples that a certifier may shape the classifier with; none of them may be certified.
 
     >>> import shiftproof as sp, torch
@@ -80,8 +85,8 @@ def certify(
             raise UsageError(f"the certifier is {one!r}; it should be an object such as RandomizedSmoothing(noise)")
     if not certifiers:
         raise UsageError("there is no certifier in the list")
-    check_compute(precision, backend)
-    check_running(workers, progress)
+    compute = ready(Compute(device, precision, backend, workers, cluster))
+    check_progress(progress)
     path = None if journal is None else as_path("journal", journal)
     if not (calibration is None or isinstance(calibration, Domains | Domain)):
         raise UsageError(f"calibration is {calibration!r}; it should be domains whose samples may adapt the model")
@@ -99,10 +104,12 @@ def certify(
         else:
             what = _identity(path, model, domain, certifiers, known, precision, backend, calibration)
             drawn, record = what["seed"], stack.enter_context(Journal(path, what))
-        job = Job(model, domain, classes, drawn, record, workers, precision, backend, progress, label, calibration)
+        own = on_device(model, CPU)
+        job = Job(own, domain, classes, drawn, record, compute, progress, label, calibration)
         kind = type(certifiers[0])
         if any(type(one) is not kind for one in certifiers):
             raise UsageError("certifiers of one job should be of one kind; certify with each in turn")
+        stack.enter_context(compute.exact_products())
         results = kind.certify_together(job, certifiers) if len(certifiers) > 1 else [certifiers[0].certify(job)]
     return results if several else results[0]
 

@@ -17,7 +17,7 @@ def facts_of(job: Job, certifier: Certifier, seconds: float, **details: Any) -> 
         "classifier": certifier.classifier,
         "scale": certifier.scale,
         "classes": job.classes,
-        "precision": job.precision,
+        "precision": job.compute.precision,
         "seed": job.seed,
         "fingerprint": fingerprint(job.model),
         "details": {

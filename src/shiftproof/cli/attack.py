@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from shiftproof.cli import options as o
 from shiftproof.cli.lines import show_compact, tell
-from shiftproof.cli.measure import finish, measure, study_of_one_model
+from shiftproof.cli.measure import compute_of, finish, measure, study_of_one_model
 from shiftproof.cli.show import outcomes_now, say, show_edits, show_findings, show_json
 from shiftproof.cli.summary import show_doubts, show_end, show_samples
 
@@ -41,6 +41,8 @@ def command(
     out: o.Out = None,
     set_: o.SetOfAttack = None,
     workers: o.Workers = None,
+    device: o.Device = "auto",
+    cluster: o.Cluster = None,
     verbose: o.Verbose = False,
     no_images: o.NoImages = False,
     json: o.AsJson = False,
@@ -55,11 +57,12 @@ def command(
     from shiftproof.probes.clean import Clean
     from shiftproof.report.sections.attacked import attacked_of
 
+    compute = compute_of(workers, device, cluster)
     options = o.options_of_set(o.with_architecture(set_, architecture), o.ATTACK_KINDS)
     probes = [Clean(), _probe(threat, attack, steps, eps, smoothed, options["attack"])]
     asked: dict[str, Any] = {"limit": limit, "sample_seed": sample_seed, "split": split, "seed": seed, "budget": budget}
     study = study_of_one_model("attack", "Attacks on", data, model, options, probes, domain=domain, **asked)
-    asked_of_run: dict[str, Any] = {"require": require, "estimate": estimate, "workers": workers, "junit": junit}
+    asked_of_run: dict[str, Any] = {"require": require, "estimate": estimate, "compute": compute, "junit": junit}
     run = measure(study, out, **asked_of_run, json=json, images=not no_images)
     if run is None:
         return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from shiftproof.cli import options as o
 from shiftproof.cli.junit import check_junit, write_junit
-from shiftproof.cli.measure import finish, measure, worker_count
+from shiftproof.cli.measure import compute_of, finish, measure
 from shiftproof.cli.show_audit import Took, show_audit_json, show_plan
 from shiftproof.cli.summary import show_summary
 
@@ -45,6 +45,10 @@ def command(
     out: o.Out = None,
     set_: o.SetOfCertify = None,
     workers: o.Workers = None,
+    device: o.Device = "auto",
+    precision: o.Precision = "f32",
+    backend: o.Backend = "torch",
+    cluster: o.Cluster = None,
     verbose: o.Verbose = False,
     no_images: o.NoImages = False,
     json: o.AsJson = False,
@@ -66,6 +70,7 @@ def command(
 
     began = time.monotonic()
     check_junit(junit)
+    compute = compute_of(workers, device, cluster, precision, backend)
     options = o.options_of_set(o.with_architecture(set_, architecture), o.CERTIFY_KINDS)
     requirements = [Requirement.parse(text) for text in require or []]
     corrupt = Corrupt("standard" if corruptions == "none" else corruptions, severities or "1,2,3,4,5")  # type: ignore[arg-type]
@@ -84,17 +89,17 @@ def command(
         None if severities is None else corrupt.severities,
         also or (),
     )
-    running: dict[str, Any] = {"workers": worker_count(workers), "progress": "lines", "require": requirements}
+    running: dict[str, Any] = {"compute": compute, "progress": "lines", "require": requirements}
     try:
         planned = plan_audit(prepared, questions, out, strict=strict, **running)
     except CheckFailed as error:
         write_junit(junit, junit_xml(study.name, [Case("findings", "strict", "fail", str(error))]))
         raise
-    show_plan(planned, worker_count(workers), json, estimate, verbose)
+    show_plan(planned, compute, json, estimate, verbose)
     if estimate:
         return
     planning = time.monotonic() - began
-    run = measure(planned, require=require, estimate=False, workers=workers, json=json, images=not no_images)
+    run = measure(planned, require=require, estimate=False, compute=compute, json=json, images=not no_images)
     assert run is not None
     took = Took(planning, time.monotonic() - began - planning, planned.plan, budget)
     if json:

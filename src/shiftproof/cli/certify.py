@@ -9,7 +9,7 @@ import typer
 from shiftproof.cli import options as o
 from shiftproof.cli.certifiers import make_certifiers
 from shiftproof.cli.junit import write_junit
-from shiftproof.cli.measure import finish, measure, study_of_one_model
+from shiftproof.cli.measure import compute_of, finish, measure, study_of_one_model
 from shiftproof.cli.show import outcomes_now
 from shiftproof.cli.show_certified import show_certified, show_claimed, to_json
 
@@ -45,6 +45,8 @@ def command(
     out: o.Out = None,
     set_: o.SetOfCertify = None,
     workers: o.Workers = None,
+    device: o.Device = "auto",
+    cluster: o.Cluster = None,
     verbose: o.Verbose = False,
     no_images: o.NoImages = False,
     json: o.AsJson = False,
@@ -56,11 +58,10 @@ def command(
     from shiftproof.certification import Radii
     from shiftproof.certification.usual import usual_noise
     from shiftproof.domains.registry import kind_named
-    from shiftproof.models.prepared.prepare import check_compute
     from shiftproof.probes.certify import Certify
     from shiftproof.runs.sources import ModelSource
 
-    check_compute(precision, backend)
+    compute = compute_of(workers, device, cluster, precision, backend)
     shown = () if radii is None else Radii(o.numbers_of(radii)).radii
     alphas = [] if alpha is None else list(o.numbers_of(alpha))
     options = o.options_of_set(o.with_architecture(set_, architecture), o.CERTIFY_KINDS)
@@ -76,7 +77,7 @@ def command(
     asked: dict[str, Any] = {"limit": limit, "sample_seed": sample_seed, "split": split, "seed": seed, "budget": budget}
     asked |= {"domain": domain, "calibration": o.names_of(calibration)}
     study = study_of_one_model("certify", "Certificates of", data, model, options, probes, **asked)
-    asked_of_run: dict[str, Any] = {"require": require, "estimate": estimate, "workers": workers, "junit": junit}
+    asked_of_run: dict[str, Any] = {"require": require, "estimate": estimate, "compute": compute, "junit": junit}
     run = measure(study, out, **asked_of_run, json=json, radii=shown, images=not no_images)
     if run is None:
         return

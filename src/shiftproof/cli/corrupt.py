@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shiftproof.cli.options import DATA_KINDS, AsJson, Data, Seed, SetOfData, options_of_set
+from shiftproof.cli.options import DATA_KINDS, AsJson, Data, Device, Seed, SetOfData, options_of_set
 from shiftproof.cli.show import say, show_json
 
 __all__ = ["command"]
@@ -29,6 +29,7 @@ def command(
     domain: Annotated[str | None, typer.Option("--domain", help="Domains to corrupt: a,b.", show_default="all")] = None,
     seed: Seed = 0,
     set_: SetOfData = None,
+    device: Device = "auto",
     json: AsJson = False,
 ) -> None:
     """Write a corrupted copy of a data set, to look at or to measure on: of images the same tree, as PNG of 8 bits; of
@@ -38,18 +39,19 @@ def command(
     its own draw, by seed and name. The same command continues where it was stopped.
     """
     from shiftproof.domains import load_domains
-    from shiftproof.execution import check_writable
+    from shiftproof.execution import Compute, check_writable
     from shiftproof.probes.corrupt import Corrupt
     from shiftproof.runs.corrupting import Corrupting
     from shiftproof.runs.corrupting_texts import CorruptingTexts
 
+    place = Compute(device).check().place
     options = options_of_set(set_ or [], DATA_KINDS)
     asked = Corrupt(corruption, severity, constants)  # type: ignore[arg-type]
     domains = load_domains(data, **options["data"])
     chosen = domains if domain is None else domains.select([name.strip() for name in domain.split(",")])
     asked = asked.on(chosen)
     kind = CorruptingTexts if chosen.kind == "text" else Corrupting
-    work = kind(chosen, asked.corruptions, asked.severities, asked.constants, seed)
+    work = kind(chosen, asked.corruptions, asked.severities, asked.constants, seed, place)
     check_writable(out)
     written = work.write(out, progress="lines")
     count = len(written) * sum(map(len, chosen))

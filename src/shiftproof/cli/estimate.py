@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shiftproof.cli.completion import complete_study
-from shiftproof.cli.measure import worker_count
-from shiftproof.cli.options import AsJson, Scale, SetOfStudy, Workers
+from shiftproof.cli.measure import compute_of
+from shiftproof.cli.options import AsJson, Cluster, Device, Scale, SetOfStudy, Workers
 from shiftproof.cli.show import duration, say, show_costs, show_json, show_table
+
+if TYPE_CHECKING:
+    from shiftproof.execution import Compute
 
 __all__ = ["command"]
 
@@ -22,6 +25,8 @@ def command(
     set_: SetOfStudy = None,
     scale: Scale = None,
     workers: Workers = None,
+    device: Device = "auto",
+    cluster: Cluster = None,
     json: AsJson = False,
 ) -> None:
     """Forward passes, time and memory of a study, from a few steps of every model and a moment of every probe.
@@ -33,13 +38,14 @@ def command(
     from shiftproof.runs import find_study
     from shiftproof.runs.estimate_not_run import estimate_or_try_blank
 
+    compute = compute_of(workers, device, cluster)
     if (Path(study) / "run.json").is_file():
-        _missing_methods(Path(study), worker_count(workers), json, bool(set_ or scale))
+        _missing_methods(Path(study), compute, json, bool(set_ or scale))
         return
-    show_costs(estimate_or_try_blank(find_study(study, set_ or [], scale), worker_count(workers), "lines"), json)
+    show_costs(estimate_or_try_blank(find_study(study, set_ or [], scale), compute, "lines"), json)
 
 
-def _missing_methods(folder: Path, workers: int, json: bool, changed: bool) -> None:
+def _missing_methods(folder: Path, compute: Compute, json: bool, changed: bool) -> None:
     """What the methods of published tables would take that a run does not have."""
     from dataclasses import asdict
 
@@ -50,7 +56,7 @@ def _missing_methods(folder: Path, workers: int, json: bool, changed: bool) -> N
     if changed:
         raise UsageError(f"{folder} is a run, which is as it is; leave --set and --scale out")
     run = open_run(folder, unfinished=True)
-    found = estimate_not_run(run, workers, "lines")
+    found = estimate_not_run(run, compute, "lines")
     known = {(one.table_key, one.method) for one in found}
     unknown = [
         f"{key[1]}, {key[2]}: {method}"

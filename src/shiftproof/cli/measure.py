@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from shiftproof.execution import Compute
     from shiftproof.probes import Probe
     from shiftproof.runs import Run, Study
     from shiftproof.runs.plan import Planned
     from shiftproof.runs.prepare import Prepared
 
-__all__ = ["finish", "measure", "show_repeat", "study_of_one_model", "worker_count"]
+__all__ = ["compute_of", "finish", "measure", "show_repeat", "study_of_one_model"]
 
 
 def measure(
@@ -28,9 +29,9 @@ def measure(
     *,
     require: Sequence[str] | None,
     estimate: bool,
-    workers: int | None,
+    compute: Compute,
     json: bool,
-    device: str = "auto",
+    processes: int = 1,
     radii: Sequence[float] = (),
     note: str = "",
     junit: Path | None = None,
@@ -45,22 +46,21 @@ def measure(
     from shiftproof.runs.engine import run_study
     from shiftproof.runs.estimate import estimate_study
     from shiftproof.runs.plan import Planned, plan_run
-    from shiftproof.training.machine import find_device
 
-    find_device(device)
     check_junit(junit)
-    requirements, count = [Requirement.parse(text) for text in require or []], worker_count(workers)
+    requirements = [Requirement.parse(text) for text in require or []]
     if not isinstance(study, Planned):
-        study = plan_run(study, out, workers=count, progress="lines", require=requirements)
+        study = plan_run(study, out, compute=compute, progress="lines", require=requirements)
         if study.begun is not None and not estimate:
             typer.echo(f"continue {study.folder}, {study.done} of {study.pieces} measurements are done", err=True)
     if note:
         typer.echo(note, err=True)
     if estimate:
-        show_costs(estimate_study(study.prepared, count, "lines"), json)
+        show_costs(estimate_study(study.prepared, compute, "lines"), json)
         return None
     asked: dict[str, Any] = {"require": requirements, "radii": radii, "images": images, "command": typed_command()}
-    run = run_study(study, workers=count, device=device, progress="lines", **asked)
+    asked |= {"workers": compute.workers, "device": compute.device, "cluster": compute.cluster, "processes": processes}
+    run = run_study(study, progress="lines", **asked)
     run.export()
     return run
 
@@ -88,11 +88,20 @@ def show_repeat(run: Run) -> None:
     typer.echo(f"{'repeat':11}{repeat_command(run.record['noise_seed'])}")
 
 
-def worker_count(workers: int | None) -> int:
-    """One process per core unless told."""
+def compute_of(
+    workers: int | None,
+    device: str = "auto",
+    cluster: str | None = None,
+    precision: str = "f32",
+    backend: str = "torch",
+) -> Compute:
+    """What was typed about where to compute, checked: one process per core unless told."""
     import os
 
-    return workers or os.cpu_count() or 1
+    from shiftproof.execution import Compute, ready
+
+    count = workers or os.cpu_count() or 1
+    return ready(Compute(device, precision, backend, count, cluster))  # type: ignore[arg-type]
 
 
 def study_of_one_model(

@@ -275,12 +275,26 @@ SetOfStudy = Annotated[
         "models.NAME.training.steps=200.",
     ),
 ]
-Precision = Annotated[str, typer.Option("--precision", help="f32, or bf16 where the processor has it.")]
+Precision = Annotated[
+    str, typer.Option("--precision", help="f32, or bf16 where the processor has it; tf32 on an accelerator.")
+]
 Backend = Annotated[str, typer.Option("--backend", help="torch, or openvino (extra 'fast').")]
 Workers = Annotated[
     int | None, typer.Option("--workers", min=1, help="Worker processes for long work.", show_default="one per core")
 ]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda ...")]
+Processes = Annotated[
+    int,
+    typer.Option(
+        "--processes", min=1, help="Processes that share out every minibatch: one per accelerator, or on the CPU."
+    ),
+]
+Device = Annotated[str, typer.Option("--device", help="auto (an accelerator if there is one), cpu, cuda, cuda:1 ...")]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster", help="ray: start or join a cluster here; ray://HOST: join one there (extra 'distributed')."
+    ),
+]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="runs/<name>-<hash>")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Print every table and finding, not only the summary.")]
 NoImages = Annotated[

@@ -8,7 +8,7 @@ import typer
 
 from shiftproof.cli import options as o
 from shiftproof.cli.completion import complete_study
-from shiftproof.cli.measure import finish, measure
+from shiftproof.cli.measure import compute_of, finish, measure
 from shiftproof.cli.show import outcomes_now, say, show_json
 from shiftproof.cli.summary import show_summary
 
@@ -35,6 +35,7 @@ def command(
     estimate: o.Estimate = False,
     workers: o.Workers = None,
     device: o.Device = "auto",
+    cluster: o.Cluster = None,
     verbose: o.Verbose = False,
     no_images: o.NoImages = False,
     json: o.AsJson = False,
@@ -42,13 +43,18 @@ def command(
     """Train, measure and report as a study says; the same command continues a run that was stopped."""
     from shiftproof.runs import find_study
 
+    compute = compute_of(workers, device, cluster)
     given = {"seed": seed, "seeds": None if seeds is None else f"[{seeds}]", "limit": limit, "budget": budget}
     overrides = [*(set_ or []), *(f"{key}={value}" for key, value in given.items() if value is not None)]
     loaded = find_study(study, overrides, scale)
     if not json and not estimate and loaded.title:
         say(f"\n{loaded.title}", "bold")
         say(loaded.about)
-    asked_of_run: dict[str, Any] = {"require": require, "estimate": estimate, "workers": workers, "device": device}
+    asked_of_run: dict[str, Any] = {
+        "require": require,
+        "estimate": estimate,
+        "compute": compute,
+    }
     run = measure(loaded, out, **asked_of_run, json=json, junit=junit, images=not no_images)
     if run is None:
         return

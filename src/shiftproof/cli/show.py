@@ -145,6 +145,8 @@ def show_costs(cost: StudyCost, as_json: bool) -> None:
     if cost.cap_seconds is not None:
         within = "within" if cost.seconds <= cost.cap_seconds else "beyond"
         say(f"The study has a cap of {duration(cost.cap_seconds)}: what is expected is {within} it.")
+    if cost.precisions:
+        say(cost.precisions)
     if cost.missing:
         say(f"Tried on blank images of the data's shape, because the data is not here: {cost.missing}")
     say(f"memory about {cost.memory_mb:,.0f} MB. Time was measured on this machine just now, on a few steps.")

@@ -12,6 +12,7 @@ from shiftproof.cli.show import duration, no_target, outcomes_now, say, show_fin
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from shiftproof.execution import Compute
     from shiftproof.runs import Run
     from shiftproof.runs.budget import Plan
     from shiftproof.runs.plan import Planned
@@ -48,17 +49,26 @@ class Took:
         return {**taken, "budget": self.budget, "overrun": self.overrun}
 
 
-def show_plan(planned: Planned, workers: int, json: bool, estimate: bool, verbose: bool) -> None:
+def show_plan(planned: Planned, compute: Compute, json: bool, estimate: bool, verbose: bool) -> None:
     """What will be measured, on how many samples, and how long that takes."""
     from shiftproof.runs.facts import describe
+    from shiftproof.runs.precisions import describe_precisions
 
+    precisions = describe_precisions(planned.prepared, planned.study.all_probes) if estimate else ""
     data, plan = planned.prepared.data, planned.plan
     counts = {domain.name: len(domain) for domain in data.measured}
     few = {name: min(count, data.first(name) or count) for name, count in counts.items()}
     if json and estimate:
         costs = {"seconds": None if plan is None else plan.seconds, "costs": {} if plan is None else plan.costs}
         samples = {"samples": counts, "samples_beyond_clean": few}
-        show_json({**costs, **samples, "probes": [describe(probe) for probe in planned.study.all_probes]})
+        show_json(
+            {
+                **costs,
+                **samples,
+                "probes": [describe(probe) for probe in planned.study.all_probes],
+                "precisions": precisions,
+            }
+        )
     elif not json:
         say(f"samples  {_counts(counts)}")
         if held := [name for name in counts if data.part(name) == "held-out"]:
@@ -72,9 +82,18 @@ def show_plan(planned: Planned, workers: int, json: bool, estimate: bool, verbos
         if plan is None:
             say(f"continue {planned.folder}, {planned.done} of {planned.pieces} measurements are done")
         else:
-            say(f"time     about {duration(plan.seconds)} with --workers {workers}, by a trial of a moment")
+            say(f"time     about {duration(plan.seconds)} {_where(compute)}, by a trial of a moment")
+        if precisions:
+            say(precisions)
         show_findings(one for one in planned.prepared.findings if verbose or one.level != "pass")
     _warn_if_long(plan)
+
+
+def _where(compute: Compute) -> str:
+    """Where the time holds."""
+    if compute.cluster is not None:
+        return f"with --cluster {compute.cluster}"
+    return f"with --workers {compute.workers}" if compute.kind == "cpu" else f"on {compute.place}"
 
 
 def _counts(counts: dict[str, int]) -> str:

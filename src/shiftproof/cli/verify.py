@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shiftproof.cli.options import EXIT_FAILED, AsJson
+from shiftproof.cli.options import EXIT_FAILED, AsJson, Device
 from shiftproof.cli.show import say, show_findings, show_json
 
 __all__ = ["command"]
@@ -30,6 +30,7 @@ def command(
     trust: Annotated[
         bool, typer.Option("--trust", help="Run the code that the folder names, and fetch the data that it names.")
     ] = False,
+    device: Device = "auto",
     json: AsJson = False,
 ) -> None:
     """Try to break what a run certifies; exit 2 if anything is broken.
@@ -48,7 +49,7 @@ def command(
 
     chosen = secrets.randbits(32) if seed is None else seed
     findings = []
-    for finding in verify_folder(run, seed=chosen, part=part, trust=Trust(tuple(model or ()), trust)):
+    for finding in verify_folder(run, seed=chosen, part=part, trust=Trust(tuple(model or ()), trust), device=device):
         findings.append(finding)
         if not json:
             show_findings([finding])

@@ -8,14 +8,16 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Literal, Protocol, TextIO
 
 from shiftproof.errors import UsageError
 
-__all__ = ["Mode", "Progress", "duration", "parse_duration", "progress_bar"]
+__all__ = ["Mode", "Progress", "current_progress", "duration", "parse_duration", "progress_bar", "showing_progress"]
 
 Mode = Literal["auto", "lines", "off"]
 """`auto`: a bar if stderr is a terminal, else nothing; `lines`: a bar if it is one, else a line now and then."""
+_current: ContextVar[Mode] = ContextVar("progress", default="auto")
 
 
 class Progress(Protocol):
@@ -37,6 +39,21 @@ def progress_bar(label: str, total: int, mode: Mode = "auto", done: int = 0) -> 
         lines.close()
     else:
         yield _Silent()
+
+
+@contextmanager
+def showing_progress(mode: Mode) -> Iterator[None]:
+    """Let work inside the block that can't be told how to show its progress (opening data) show it like this."""
+    before = _current.set(mode)
+    try:
+        yield
+    finally:
+        _current.reset(before)
+
+
+def current_progress() -> Mode:
+    """How `showing_progress` says that progress is shown; `auto` outside of it."""
+    return _current.get()
 
 
 def duration(seconds: float) -> str:

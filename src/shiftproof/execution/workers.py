@@ -17,7 +17,7 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.execution.memory import keep_freed_memory
 from shiftproof.execution.signals import describe_exit
 
-__all__ = ["always_in_workers", "pickled", "run_shards", "single_threaded"]
+__all__ = ["always_in_workers", "deaf_to_interrupts", "pickled", "run_here", "sendable", "single_threaded"]
 
 R = TypeVar("R")
 
@@ -31,14 +31,14 @@ _PART, _FINISHED, _FAILED = range(3)
 _END = object()
 
 
-def run_shards(
+def run_here(
     task: Callable[[int], Iterable[R]],
     shards: Sequence[int],
     workers: int = 1,
     worth: float | None = None,
     seconds: float | None = None,
 ) -> Iterator[tuple[int, R]]:
-    """Yield (shard, part) for every part that `task(shard)` yields, as soon as it is there.
+    """Yield (shard, part) for every part that `task(shard)` yields, as soon as it is there, on this machine.
 
     Every shard runs on one thread, in process or not, so that a result can't depend on the number of workers. Work
     goes to worker processes if it is expected to take longer than `worth` seconds (15): `seconds` in all, where the
@@ -117,7 +117,7 @@ def _in_processes(package: bytes, shards: list[int], workers: int) -> Iterator[t
         for _ in range(workers):
             ours, theirs = context.Pipe()
             process = context.Process(target=_work, args=(theirs,), daemon=True)
-            with _deaf_to_interrupts():
+            with deaf_to_interrupts():
                 process.start()
             theirs.close()
             processes[ours] = process
@@ -171,7 +171,7 @@ def _advice(how: str) -> str:
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
+def deaf_to_interrupts() -> Iterator[None]:
     """Let a process that is started inside the block ignore Ctrl-C, which reaches every process of a terminal.
 
     The process that was asked ends the others; one that is still importing would print its surprise.
@@ -205,12 +205,13 @@ def _work(connection: Connection) -> None:
             except (BrokenPipeError, ConnectionResetError):
                 return
             except Exception as error:  # noqa: BLE001  (raised again where the work was asked for)
-                connection.send((_FAILED, _sendable(error)))
+                connection.send((_FAILED, sendable(error)))
                 return
             connection.send((_FINISHED, None))
 
 
-def _sendable(error: Exception) -> Exception:
+def sendable(error: Exception) -> Exception:
+    """An exception that survives being sent to another process."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301  (our own exception)
     except Exception:  # noqa: BLE001  (an exception with a constructor of its own)

@@ -108,7 +108,7 @@ class EmbeddingThreat(Ball):
 
         Every text draws from its own generator, and as much as it has tokens, so that no other text matters.
         """
-        changes = torch.zeros(*movable.shape, width)
+        changes = torch.zeros(*movable.shape, width)  # on the CPU: where generators draw
         for row, (words, generator) in enumerate(zip(movable.cpu(), generators, strict=True)):
             if count := int(words.sum()):
                 shape = (1, count * width) if self.per == "text" else (count, width)

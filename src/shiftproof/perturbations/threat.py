@@ -268,7 +268,7 @@ def random_surface(shape: tuple[int, ...], norm: Norm, eps: float | Tensor, gene
     else:
         points = 2.0 * torch.randint(0, 2, shape, generator=generator) - 1
         if norm == "l1":
-            points *= torch.empty(shape).exponential_(generator=generator)
+            points *= torch.empty_like(points).exponential_(generator=generator)
     points = points / _radii(size(points, norm), points)
     return points * _radii(eps, points)
 

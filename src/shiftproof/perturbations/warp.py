@@ -57,7 +57,7 @@ def rotate(images: Tensor, degrees: float) -> Tensor:
     >>> bool((rotate(image, 0) - image).abs().max() < 1e-5)
     True
     """
-    return turned(images, torch.tensor([math.radians(degrees)], dtype=torch.float64))
+    return turned(images, torch.tensor([math.radians(degrees)], dtype=torch.float64, device=images.device))
 
 
 def _line(pixels: int, like: Tensor) -> Tensor:

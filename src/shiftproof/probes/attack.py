@@ -18,6 +18,8 @@ from shiftproof.attacks.attack import as_attack, as_victim, attack_samples, chec
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
 from shiftproof.evidence import Column
+from shiftproof.execution import Compute, slots
+from shiftproof.models.placement import device_of
 from shiftproof.perturbations.deformation import Deformation
 from shiftproof.perturbations.noise import as_noise, label
 from shiftproof.perturbations.threat import parse_eps
@@ -125,14 +127,14 @@ class Attack(Probe):
             "distance": np.stack([one.distance for one in found], 1),
         }
 
-    def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
+    def cost(self, model: nn.Module, domain: Domain, compute: Compute) -> Cost:
         """By a trial on a few samples, and by how many of some more are right: others are not attacked."""
         some = domain.subset(np.unique(np.linspace(0, len(domain) - 1, _TOGETHER, dtype=np.int64)))
-        inputs, labels = some.tensors()
+        inputs, labels = (each.to(device_of(model)) for each in some.tensors())
         right = float((Base(model).answers(inputs) == labels).float().mean())
 
         def seconds_of(few: Domain) -> float:
-            tried = few.tensors()[0]
+            tried = few.tensors()[0].to(device_of(model))
             began = time.perf_counter()
             # all of these are attacked, because they are right by definition
             answers = self._victim(model, 0).answers(tried)
@@ -142,7 +144,7 @@ class Attack(Probe):
             return (asked - began) + right * max(0.0, attacking - (asked - began))
 
         each = seconds_a_sample(some, seconds_of, model, 1 if self.smoothed is None else self.samples)
-        seconds = len(domain) * each / min(workers, len(domain.in_blocks(_TOGETHER)))
+        seconds = len(domain) * each / min(slots(compute), len(domain.in_blocks(_TOGETHER)))
         passes = len(domain) * self.passes(model)
         return Cost(passes, seconds, passes, seconds)
 

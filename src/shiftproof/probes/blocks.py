@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from shiftproof.domains import Domain, Domains
+from shiftproof.domains.ahead import BlockReader
 from shiftproof.domains.domain import BLOCK_SAMPLES
 from shiftproof.errors import ModelError
-from shiftproof.execution import Journal, Mode, progress_bar, run_shards
+from shiftproof.execution import Compute, Journal, Mode, progress_bar, run_shards
+from shiftproof.models.placement import device_of
 from shiftproof.types import IntArray
 
 __all__ = ["Columns", "Measure", "ProbeTask", "answers_of", "measure_blocks"]
@@ -36,7 +38,7 @@ class ProbeTask:
     domain: Domain
     journal: Journal
     seed: int
-    workers: int
+    compute: Compute
     progress: Mode
     label: str
     calibration: Domains | None = None
@@ -52,9 +54,9 @@ def measure_blocks(measure: Measure, task: ProbeTask, with_ids: bool = False, mo
     blocks = domain.in_blocks(most)
     todo = [shard for shard in range(len(blocks)) if str(shard) not in journal.done]
     done = len(domain) - sum(len(blocks[shard]) for shard in todo)
-    with progress_bar(task.label, len(domain), task.progress, done) as bar:
-        work = _Block(measure, task.model, domain, blocks, with_ids)
-        for shard, result in run_shards(work, todo, task.workers):
+    with progress_bar(task.label, len(domain), task.progress, done) as bar, BlockReader(domain, blocks, todo) as reader:
+        work = _Block(measure, task.model, domain, blocks, with_ids, reader)
+        for shard, result in run_shards(work, todo, task.compute):
             journal.append(str(shard), result)
             bar.advance(len(result["seconds"]))
     ordered = [journal.done[str(shard)] for shard in range(len(blocks))]
@@ -78,12 +80,17 @@ class _Block:
     domain: Domain
     blocks: list[IntArray]
     with_ids: bool
+    reader: BlockReader | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # another process is not told what comes next
+        return self.__dict__ | {"reader": None}
 
     def __call__(self, shard: int) -> Iterator[dict[str, list[Any]]]:
         block = self.blocks[shard]
-        inputs, labels = self.domain.take(block)
+        inputs, labels = self.domain.take(block) if self.reader is None else self.reader.take(shard)
         ids = [self.domain.ids[block]] if self.with_ids else []
-        device = next((parameter.device for parameter in self.model.parameters()), torch.device("cpu"))
+        device = device_of(self.model)
         began = time.perf_counter()
         columns = self.measure(self.model, inputs.to(device), labels.to(device), *ids)
         each = (time.perf_counter() - began) / len(labels)

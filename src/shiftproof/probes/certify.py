@@ -16,7 +16,8 @@ from shiftproof.certification.checks import check_classifier
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import UsageError
 from shiftproof.evidence.certificates import CERTIFICATE, certificate_columns, certificate_facts
-from shiftproof.models.prepared.prepare import Backend, Precision
+from shiftproof.execution import HERE, Backend, Compute, Precision
+from shiftproof.models.placement import CPU, on_device
 from shiftproof.perturbations.noise import as_noise
 from shiftproof.probes.blocks import ProbeTask
 from shiftproof.probes.probe import PROBES, Probe, Result
@@ -120,7 +121,7 @@ class Certify(Probe):
     def collect(self, task: ProbeTask) -> list[Result]:
         """Certificates of all samples."""
         job = replace(
-            self.job(task.model, task.domain, task.workers),
+            self.job(task.model, task.domain, task.compute),
             seed=task.seed,
             record=task.journal,
             progress=task.progress,
@@ -146,9 +147,9 @@ class Certify(Probe):
         for certifier in self.settings.values():
             certifier.applies(job)
 
-    def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
+    def cost(self, model: nn.Module, domain: Domain, compute: Compute) -> Cost:
         """By a trial on a few samples."""
-        job = self.job(model, domain, workers)
+        job = self.job(model, domain, compute)
         each = [one.estimate(job) for one in self.certifiers]
         return Cost(
             sum(one.passes for one in each),
@@ -161,7 +162,8 @@ class Certify(Probe):
         """Votes of one sample, at most; one where none are counted."""
         return sum(one.passes for one in self.certifiers)
 
-    def job(self, model: nn.Module, domain: Domain, workers: int = 1) -> Job:
-        """What the certifier is given."""
+    def job(self, model: nn.Module, domain: Domain, compute: Compute = HERE) -> Job:
+        """What the certifier is given; precision and backend are the probe's, because they are certified."""
         classes = check_classifier(model, domain)
-        return Job(model, domain, classes, 0, Memory(), workers, self.precision, self.backend, "off")
+        own = replace(compute, precision=self.precision, backend=self.backend)
+        return Job(on_device(model, CPU), domain, classes, 0, Memory(), own, "off")

@@ -9,6 +9,7 @@ from shiftproof.attacks import Base
 from shiftproof.attacks.attack import check_victim
 from shiftproof.domains import Domain, Domains
 from shiftproof.evidence import Column
+from shiftproof.execution import Compute
 from shiftproof.probes.blocks import Columns, ProbeTask, answers_of, measure_blocks
 from shiftproof.probes.costs import block_cost
 from shiftproof.probes.probe import PROBES, Probe, Result
@@ -38,7 +39,7 @@ class Clean(Probe):
         """Refuse a model that does not take the samples, or has no logit for each of their classes."""
         check_victim(Base(model), domain)
 
-    def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
+    def cost(self, model: nn.Module, domain: Domain, compute: Compute) -> Cost:
         """One pass a sample."""
         return block_cost(self.measure, model, domain)
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import UsageError
+from shiftproof.execution import Compute
 from shiftproof.perturbations.corruptions import (
     CORRUPTIONS,
     EXTRA,
@@ -119,10 +120,10 @@ class Corrupt(Probe):
         inputs, _ = domain.take([0])
         corrupt(inputs, *asked.settings[0], constants=self.constants)
 
-    def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
+    def cost(self, model: nn.Module, domain: Domain, compute: Compute) -> Cost:
         """By a trial on a few samples."""
         asked = self.on(domain)
-        return trial_cost(asked.measure, model, domain, workers, asked.passes(model), _TOGETHER)
+        return trial_cost(asked.measure, model, domain, compute, asked.passes(model), _TOGETHER)
 
     def passes(self, model: nn.Module) -> int:
         """Forward passes of one sample."""

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.domains import Domain
-from shiftproof.execution import single_threaded
+from shiftproof.execution import Compute, single_threaded, slots
+from shiftproof.models.placement import device_of
 from shiftproof.probes.blocks import Measure
 from shiftproof.types import Cost
 
@@ -25,7 +26,7 @@ _LARGE = 256
 
 def block_cost(measure: Measure, model: nn.Module, domain: Domain, passes: int = 1) -> Cost:
     """The cost of a probe that measures block by block, with so many forward passes a sample."""
-    inputs, labels = domain.take(domain.blocks[0])
+    inputs, labels = (each.to(device_of(model)) for each in domain.take(domain.blocks[0]))
     with single_threaded():
         measure(model, inputs, labels)
         began = time.perf_counter()
@@ -34,17 +35,17 @@ def block_cost(measure: Measure, model: nn.Module, domain: Domain, passes: int =
     return Cost(passes * len(domain), seconds, passes * len(domain), seconds)
 
 
-def trial_cost(measure: Measure, model: nn.Module, domain: Domain, workers: int, passes: int, most: int) -> Cost:
+def trial_cost(measure: Measure, model: nn.Module, domain: Domain, compute: Compute, passes: int, most: int) -> Cost:
     """The cost of a probe that takes long for a sample: `passes` forward each, in shards of `most`; by a trial."""
 
     def measured(few: Domain) -> float:
-        inputs, labels = few.tensors()
+        inputs, labels = (each.to(device_of(model)) for each in few.tensors())
         began = time.perf_counter()
         measure(model, inputs, labels, few.ids)
         return time.perf_counter() - began
 
     each = seconds_a_sample(domain, measured, model)
-    seconds = len(domain) * each / min(workers, len(domain.in_blocks(most)))
+    seconds = len(domain) * each / min(slots(compute), len(domain.in_blocks(most)))
     return Cost(passes * len(domain), seconds, passes * len(domain), seconds)
 
 
@@ -79,7 +80,7 @@ def seconds_a_sample(domain: Domain, seconds_of: Callable[[Domain], float], mode
 def step_seconds(model: nn.Module, inputs: Tensor, count: int) -> float:
     """Seconds of one step forward and backward with a batch of `count` inputs; of large ones, in proportion."""
     batch = min(count, _LARGE)
-    repeated = inputs[torch.arange(batch) % len(inputs)].requires_grad_()
+    repeated = inputs[torch.arange(batch) % len(inputs)].to(device_of(model)).requires_grad_()
     seconds = []
     for _ in range(3):
         began = time.perf_counter()

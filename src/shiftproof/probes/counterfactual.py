@@ -16,6 +16,7 @@ from shiftproof.certification.transfer import transferred_radius
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import DataError
 from shiftproof.evidence import Column
+from shiftproof.execution import Compute
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.probes.blocks import ProbeTask
 from shiftproof.probes.probe import PROBES, Probe, Result
@@ -66,7 +67,7 @@ class Counterfactual(Probe):
         _twins(domain.subset([0]))
         linear_parts(model, domain.shape, "l2", needs_split=True)
 
-    def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
+    def cost(self, model: nn.Module, domain: Domain, compute: Compute) -> Cost:
         """Two passes."""
         once = one_pass(_job(model, domain))
         return Cost(2 * once.passes, 2 * once.seconds, 2 * once.passes, 2 * once.seconds)

@@ -21,6 +21,7 @@ from shiftproof.attacks.victim import frozen
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
 from shiftproof.evidence import Column
+from shiftproof.execution import Compute
 from shiftproof.models.text import EmbeddedTexts
 from shiftproof.perturbations.embedding import EmbeddingOption
 from shiftproof.probes.blocks import Columns, ProbeTask, answers_of, measure_blocks
@@ -92,9 +93,9 @@ class HiddenState(Probe):
         """Forward passes of one sample, at most."""
         return self.steps + 4
 
-    def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
+    def cost(self, model: nn.Module, domain: Domain, compute: Compute) -> Cost:
         """By a trial on a few samples."""
-        return trial_cost(self.measure, model, domain, workers, self.passes(model), _TOGETHER)
+        return trial_cost(self.measure, model, domain, compute, self.passes(model), _TOGETHER)
 
     def measure(
         self, model: nn.Module, inputs: Tensor, labels: Tensor, ids: NDArray[np.object_], seed: int = 0

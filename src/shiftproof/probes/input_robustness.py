@@ -15,6 +15,7 @@ from shiftproof.attacks.attack import check_eps
 from shiftproof.certification.input_robustness import Measured
 from shiftproof.domains import Domain
 from shiftproof.evidence import Column
+from shiftproof.execution import Compute
 from shiftproof.perturbations.threat import ThreatOption
 from shiftproof.probes.blocks import Columns, ProbeTask, answers_of, measure_blocks
 from shiftproof.probes.costs import trial_cost
@@ -62,9 +63,9 @@ class InputRobustness(Probe):
         """Forward passes of one sample."""
         return 2 * self.steps + 2
 
-    def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
+    def cost(self, model: nn.Module, domain: Domain, compute: Compute) -> Cost:
         """By a trial on a few samples."""
-        return trial_cost(self.measure, model, domain, workers, self.passes(model), _TOGETHER)
+        return trial_cost(self.measure, model, domain, compute, self.passes(model), _TOGETHER)
 
     def measure(
         self, model: nn.Module, inputs: Tensor, labels: Tensor, ids: NDArray[np.object_], seed: int = 0

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from shiftproof.certification.calibration import CalibrationOption, calibration_images
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ModelError, UsageError
+from shiftproof.execution import Compute
 from shiftproof.models.adaptation import adapt_batchnorm, batchnorm_layers
 from shiftproof.models.text import EmbeddedTexts, noise_shape
 from shiftproof.perturbations.noise import NoiseOption, draw, label
@@ -83,7 +84,7 @@ class Noisy(Probe):
             raise ModelError("the model has no BatchNorm with running statistics, so that there is nothing to adapt")
         calibration_images(self.calibration, calibration).check_apart(domain)
 
-    def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
+    def cost(self, model: nn.Module, domain: Domain, compute: Compute) -> Cost:
         """One pass a sample."""
         ids = domain.ids[domain.blocks[0]]
         return block_cost(partial(self._measured, ids=ids), model, domain)

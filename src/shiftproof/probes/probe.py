@@ -14,8 +14,9 @@ from shiftproof.catalogue import Catalogue, Method
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ConformanceError, UsageError
 from shiftproof.evidence import Column, Evidence, EvidenceStore, Measurement
-from shiftproof.execution import Mode
+from shiftproof.execution import HERE, Compute, Mode
 from shiftproof.models.identity import identity_of
+from shiftproof.models.placement import CPU, on_device
 from shiftproof.probes.blocks import Columns, ProbeTask
 from shiftproof.types import Cost, Finding
 
@@ -70,7 +71,7 @@ class Probe(Method, ABC):
         """
 
     @abstractmethod
-    def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
+    def cost(self, model: nn.Module, domain: Domain, compute: Compute) -> Cost:
         """What that takes, from a moment's trial."""
 
     def passes(self, model: nn.Module) -> int:
@@ -105,7 +106,7 @@ def run_probe(
     model_name: str = "model",
     train_seed: int | None = None,
     seed: int = 0,
-    workers: int = 1,
+    compute: Compute = HERE,
     progress: Mode = "auto",
     calibration: Domains | None = None,
     facts: Mapping[str, str] | None = None,
@@ -138,11 +139,13 @@ def run_probe(
     with store.journal(path, identity) as journal:
         trained = "" if train_seed is None else f", seed {train_seed}"
         label = f"{probe.title}: {model_name}{trained} on {domain.name}"
-        results = probe.collect(ProbeTask(model, domain, journal, seed, workers, progress, label, calibration))
+        with compute.exact_products():
+            placed = on_device(model, compute.place if probe.in_blocks else CPU)
+            results = probe.collect(ProbeTask(placed, domain, journal, seed, compute, progress, label, calibration))
         evidence = Evidence([_measurement(probe, result, domain, common) for result in results])
-        store.finish(path, evidence, identity)
+        stored = store.finish(path, evidence, identity)
         journal.discard()
-    return evidence
+    return stored
 
 
 def under_each(settings: Sequence[Mapping[str, Any]], measured: Columns) -> list[Result]:

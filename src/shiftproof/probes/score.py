@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.evidence import Column
+from shiftproof.execution import Compute
 from shiftproof.models.outputs import logits_of
 from shiftproof.probes.blocks import Columns, ProbeTask, measure_blocks
 from shiftproof.probes.costs import block_cost
@@ -50,7 +51,7 @@ class Score(Probe):
         if outputs != 1:
             raise ModelError(f"the model has {outputs} outputs; where labels are numbers it should have one")
 
-    def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
+    def cost(self, model: nn.Module, domain: Domain, compute: Compute) -> Cost:
         """One pass a sample."""
         return block_cost(self.measure, model, domain)
 

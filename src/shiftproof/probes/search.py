@@ -15,6 +15,7 @@ from shiftproof.attacks.input_search import InputSearch, search_samples
 from shiftproof.attacks.representation import adversarial_representation, linear_head
 from shiftproof.domains import Domain
 from shiftproof.evidence import Column
+from shiftproof.execution import Compute
 from shiftproof.perturbations.threat import ThreatOption
 from shiftproof.probes.attack import Sizes
 from shiftproof.probes.blocks import Columns, ProbeTask, measure_blocks
@@ -84,9 +85,9 @@ class Search(Probe):
         """Forward passes of one sample, at most."""
         return (len(self.budgets) - 1) * (self.steps + 2) + 2
 
-    def cost(self, model: nn.Module, domain: Domain, workers: int) -> Cost:
+    def cost(self, model: nn.Module, domain: Domain, compute: Compute) -> Cost:
         """By a trial on a few samples."""
-        return trial_cost(self.measure, model, domain, workers, self.passes(model), _TOGETHER)
+        return trial_cost(self.measure, model, domain, compute, self.passes(model), _TOGETHER)
 
     def measure(
         self, model: nn.Module, inputs: Tensor, labels: Tensor, ids: NDArray[np.object_], seed: int = 0

@@ -18,7 +18,19 @@ from shiftproof.certification.certifiers.randomized_smoothing import RandomizedS
 from shiftproof.certification.usual import trained_noises
 from shiftproof.domains import Domain, Domains
 from shiftproof.errors import ShiftproofError, UsageError
-from shiftproof.execution import Mode, as_list, as_path, check_count, check_running, check_text
+from shiftproof.execution import (
+    HERE,
+    Backend,
+    Compute,
+    Mode,
+    Precision,
+    as_list,
+    as_path,
+    check_count,
+    check_progress,
+    check_text,
+    ready,
+)
 from shiftproof.models.outputs import check_copyable
 from shiftproof.models.text import text_encoder_of
 from shiftproof.perturbations.balls import as_ball
@@ -76,6 +88,10 @@ def audit(
     sample_seed: int = 0,
     split: str | None = None,
     workers: int = 1,
+    device: str = "auto",
+    precision: Precision = "f32",
+    backend: Backend = "torch",
+    cluster: str | None = None,
     progress: Mode = "auto",
 ) -> Run:
     """Measure a model of yours on its training domains and where it is shipped to: clean, attacked, corrupted and
@@ -111,7 +127,8 @@ def audit(
         raise UsageError("audit takes domains: sources, target = sp.load_domains(...).leave_out('sketch')")
     if not isinstance(model, nn.Module):
         raise UsageError(f"the model is {type(model).__name__}; it should be a torch.nn.Module")
-    _check_arguments(limit, certifiers, name, workers, progress, out)
+    compute = ready(Compute(device, precision, backend, workers, cluster))
+    _check_arguments(limit, certifiers, name, progress, out)
     requirements = Requirement.read(require)
     known = sources if isinstance(sources, Domains) else Domains(sources.name, [sources])
     unseen = [one.name for one in targets]
@@ -126,19 +143,19 @@ def audit(
         asked = [(one, frozenset({"n", "stop"}) if certifiers is not None else frozenset[str]()) for one in chosen]
         asked_threats = usual_threats(prepared) if threats is None else threats
         questions = questions_of(asked_threats, asked, corruptions, severities, also)
-        running: dict[str, Any] = {"workers": workers, "progress": progress, "require": requirements}
-        planned = plan_audit(prepared, questions, out, strict=strict, **running)
-        return run_study(planned, **running, images=images)
+        planned = plan_audit(
+            prepared, questions, out, require=requirements, strict=strict, compute=compute, progress=progress
+        )
+        running: dict[str, Any] = {"workers": workers, "device": device, "cluster": cluster, "progress": progress}
+        return run_study(planned, **running, require=requirements, images=images)
 
 
-def _check_arguments(
-    limit: object, certifiers: Any, name: object, workers: object, progress: object, out: object
-) -> None:
+def _check_arguments(limit: object, certifiers: Any, name: object, progress: object, out: object) -> None:
     """Refuse what is not of the kind that it should be, before anything is loaded."""
     if limit is not None:
         check_count("the limit", limit)
     check_text("name", name, "model")
-    check_running(workers, progress)
+    check_progress(progress)
     if out is not None:
         as_path("out", out)
     told = () if certifiers is None else as_list("certifiers", certifiers, "[sp.certifiers.LatentMargin()]")
@@ -233,7 +250,7 @@ def plan_audit(
     *,
     require: Sequence[Requirement] = (),
     strict: bool = False,
-    workers: int = 1,
+    compute: Compute = HERE,
     progress: Mode = "auto",
 ) -> Planned:
     """Decide how hard every question is asked: the usual effort, or the greatest that fits into the study's budget."""
@@ -244,6 +261,7 @@ def plan_audit(
         # a budget is spent on what is asked: votes stop where these radii are decided
         radii = tuple(one.size for one in require if one.metric == "certified" and one.size)
         questions = replace(questions, radii=radii)
+    questions = replace(questions, precision=compute.precision, backend=compute.backend)
     prepared = replace(prepared, findings=(*prepared.findings, *unable))
     asked = prepared.with_probes(questions.probes(efforts.DEFAULT), [questions.probes(one) for one in EFFORTS])
-    return plan_run(asked, out, workers=workers, progress=progress, require=require, strict=strict, trial=True)
+    return plan_run(asked, out, compute=compute, progress=progress, require=require, strict=strict, trial=True)

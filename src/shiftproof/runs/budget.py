@@ -11,7 +11,7 @@ from torch import nn
 
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
-from shiftproof.execution import Mode, duration, progress_bar
+from shiftproof.execution import Compute, Mode, duration, progress_bar
 from shiftproof.probes import Probe
 from shiftproof.runs.examine import examining_seconds
 from shiftproof.runs.trial import TRIED, Stopwatch, trial_domain, wall_seconds
@@ -50,7 +50,7 @@ def plan_probes(
     models: Sequence[nn.Module],
     measured: Sequence[Domain],
     budget: float | None,
-    workers: int,
+    compute: Compute,
     progress: Mode = "off",
     *,
     spent: float = 0.0,
@@ -70,9 +70,9 @@ def plan_probes(
     began, few = time.perf_counter() - spent, trial_domain(measured)
     tried = efforts if budget is not None else efforts[:1]
     with progress_bar("trying every probe for a moment", len(tried) * len(models) * len(tried[0]), progress) as bar:
-        watches = [Stopwatch(model, few, lambda title: bar.advance(1, title)) for model in models]
-        fixed = ENDING + besides + sum(examining_seconds(model, few, tried[0]) for model in examined)
-        planner = _Planner(watches, list(map(len, measured)), workers, fixed)
+        watches = [Stopwatch(model, few, compute, lambda title: bar.advance(1, title)) for model in models]
+        fixed = ENDING + besides + sum(examining_seconds(model, few, tried[0], compute) for model in examined)
+        planner = _Planner(watches, list(map(len, measured)), compute, fixed)
         if budget is None:
             return planner.plan(tried[0], None, planner.tried(tried[0]))
         least = tried[-1]
@@ -117,7 +117,7 @@ class _Planner:
 
     watches: list[Stopwatch]
     counts: list[int]
-    workers: int
+    compute: Compute
     besides: float
 
     def tried(self, probes: Probes) -> _Seconds:
@@ -145,7 +145,7 @@ class _Planner:
         for probe, row in zip(probes, each, strict=True):
             counts = [count if prefix is None or probe.cheap else min(count, prefix) for count in self.counts]
             for watch, seconds in zip(self.watches, row, strict=True):
-                cost = wall_seconds(probe, seconds, counts, self.workers, watch.fixed)
+                cost = wall_seconds(probe, seconds, counts, self.compute, watch.fixed)
                 found[probe.title] = found.get(probe.title, 0.0) + cost
         return found
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from shiftproof.execution import Mode, progress_bar
+from shiftproof.execution import Compute, Mode, progress_bar, run_shards, slots
 from shiftproof.execution import workers as processes
 from shiftproof.runs.model_spec import Member
 from shiftproof.runs.spec import Study
@@ -30,9 +30,9 @@ def cell_threads(study: Study) -> int:
     return max(1, torch.get_num_threads() // max(1, trained))
 
 
-def cells_at_once(study: Study, workers: int) -> int:
+def cells_at_once(study: Study, compute: Compute) -> int:
     """How many models are trained and measured at once, if that takes long enough to be worth it."""
-    cells = len(study.members)
+    cells, workers = len(study.members), slots(compute)
     return min(workers, cells) if cells >= 2 * workers else 1
 
 
@@ -40,7 +40,7 @@ def run_cells(
     here: Callable[[Member], Any],
     elsewhere: Callable[[Member], Any],
     cells: Sequence[Member],
-    workers: int,
+    compute: Compute,
     label: str,
     progress: Mode,
     fewest: int = 2,
@@ -48,14 +48,14 @@ def run_cells(
     """Do the work of every cell: `here`, one after the other, until what is left is worth worker processes, and then
     `elsewhere`, if at least `fewest` are left.
     """
-    began = time.perf_counter()
+    began, workers = time.perf_counter(), compute.processes
     for done, cell in enumerate(cells, 1):
         here(cell)
         rest = list(cells[done:])
         seconds = (time.perf_counter() - began) / done * len(rest)
         if workers > 1 and len(rest) >= fewest and seconds > processes.WORTH_SECONDS:
             with progress_bar(label, len(cells), progress, done) as bar:
-                for place, _ in processes.run_shards(_Cells(elsewhere, rest), range(len(rest)), workers, 0.0, seconds):
+                for place, _ in run_shards(_Cells(elsewhere, rest), range(len(rest)), compute, 0.0, seconds):
                     bar.advance(note=rest[place].title)
             return
 

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from shiftproof.domains import Domain, Domains
 from shiftproof.errors import DataError, UsageError
 from shiftproof.evidence import slug
 from shiftproof.execution import Mode, progress_bar, read_json, write_atomically, write_json
+from shiftproof.models.placement import CPU
 from shiftproof.perturbations.corruptions import Constants, check_kind, constants_for, corrupt
 
 __all__ = ["Corrupting"]
@@ -33,6 +35,7 @@ class Corrupting:
     severities: tuple[int, ...]
     constants: Constants = "auto"
     seed: int = 0
+    place: torch.device = CPU
 
     @property
     def settings(self) -> list[tuple[str, int]]:
@@ -48,6 +51,8 @@ class Corrupting:
             "settings": [list(one) for one in self.settings],
             "constants": constants_for(self.domains.shape, self.constants) if images else "",
             "seed": self.seed,
+            # another kind of device may round a pixel to the next level
+            **({} if self.place.type == "cpu" or not images else {"device": self.place.type}),
         }
 
     def write(self, folder: Path, progress: Mode = "auto") -> list[Path]:
@@ -63,13 +68,13 @@ class Corrupting:
             for domain in self.domains:
                 names = list(_names(domain))
                 for block in domain.in_blocks(_TOGETHER):
-                    inputs, ids = domain.take(block)[0], [str(one) for one in domain.ids[block]]
+                    inputs, ids = domain.take(block)[0].to(self.place), [str(one) for one in domain.ids[block]]
                     for root, (kind, severity) in zip(roots, self.settings, strict=True):
                         paths = [root / names[index] for index in block]
                         if not all(path.is_file() for path in paths):
                             changed = corrupt(inputs, kind, severity, seed=self.seed, ids=ids, constants=self.constants)
                             for path, image in zip(paths, changed, strict=True):
-                                write_atomically(path, png(image))
+                                write_atomically(path, png(image.cpu()))
                         bar.advance(len(block))
         return roots
 

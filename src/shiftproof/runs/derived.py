@@ -29,7 +29,8 @@ def derived_findings(study: Study, data: StudyData, models: Models, copies: Copi
     yield from probe_findings(study.all_probes, len(data.sources.classes))
     for member, (model, card) in models.items():
         if study.models[member.name].train:
-            yield from training_findings(member.title, study.models[member.name], model, data.sources_of(member.name))
+            spec, sources = study.models[member.name], data.sources_of(member.name)
+            yield from training_findings(member.title, spec, model, sources, card)
             yield from seen_targets(member.title, card, as_recorded(study.data), data.targets)
         yield from copied_findings(member.title, data, study, card, copies)
     # a model has one way of reading, whatever seed has trained it

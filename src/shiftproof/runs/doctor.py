@@ -47,8 +47,10 @@ def _torch() -> Iterator[Finding]:
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     where = f"accelerator {accelerator}" if accelerator else "no accelerator, computing on the CPU"
     yield Finding("pass", "torch", f"torch uses {torch.get_num_threads()} threads of {os.cpu_count()} cores; {where}")
+    from shiftproof.runs.precisions import describe_bf16
+
     problem = bf16_problem()
-    yield Finding("pass" if problem is None else "warn", "bf16", problem or "bfloat16 (--precision bf16) works")
+    yield Finding("pass" if problem is None else "warn", "bf16", problem or describe_bf16())
     if importlib.util.find_spec("torchvision") is not None:
         yield Finding(
             "warn",

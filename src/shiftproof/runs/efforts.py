@@ -16,6 +16,7 @@ from shiftproof.catalogue import options_of
 from shiftproof.certification import Certifier
 from shiftproof.certification.sampling.stopping import Radii
 from shiftproof.errors import ModelError, UsageError
+from shiftproof.execution import Backend, Precision
 from shiftproof.perturbations.corruptions import check_kind
 from shiftproof.perturbations.edits import Edits
 from shiftproof.perturbations.embedding import EmbeddingThreat
@@ -72,6 +73,7 @@ class Questions:
         certifiers: Each with the names of those of its options that were told; others are the effort's.
         severities: Of corruptions; None leaves them to the effort.
         also: Names of further probes.
+        precision: In which votes are counted, by which `backend`.
         radii: Votes stop once these and the sizes of attacks in the same norm are decided; None counts them all.
     """
 
@@ -81,6 +83,8 @@ class Questions:
     severities: tuple[int, ...] | None = None
     also: tuple[str, ...] = ()
     radii: tuple[float, ...] | None = None
+    precision: Precision = "f32"
+    backend: Backend = "torch"
 
     def probes(self, effort: Effort) -> list[Probe]:
         """The probes of a study: clean, attacks, attacks on what is smoothed, corruptions, certificates."""
@@ -90,7 +94,13 @@ class Questions:
         if self.corruptions:
             probes.append(Corrupt(self.corruptions, self.severities or effort.severities))
         probes += [PROBES.create(name, self._usual(name)) for name in self.also]
-        return [*probes, *(Certify(self._voting(one, told, effort)) for one, told in self.certifiers)]
+        return [*probes, *(self._certify(self._voting(one, told, effort)) for one, told in self.certifiers)]
+
+    def _certify(self, certifier: Certifier) -> Certify:
+        """Votes in the precision that was asked for; margins are computed in f32."""
+        if certifier.passes == 1 or certifier.classifier == "latent":
+            return Certify(certifier)
+        return Certify(certifier, precision=self.precision, backend=self.backend)
 
     def _voting(self, certifier: Certifier, told: frozenset[str], effort: Effort) -> Certifier:
         """A certifier with the votes of an effort, and when they stop, unless that was told."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -15,29 +15,41 @@ from torch import nn
 
 from shiftproof.domains import Domain
 from shiftproof.errors import UsageError
-from shiftproof.evidence import Evidence, EvidenceStore, slug
-from shiftproof.execution import Mode, as_list, check_running, check_writable, only_one, write_atomically
+from shiftproof.evidence import Evidence, EvidenceStore
+from shiftproof.execution import (
+    Compute,
+    Mode,
+    as_list,
+    check_count,
+    check_progress,
+    check_writable,
+    only_one,
+    ready,
+    write_atomically,
+)
 from shiftproof.models.behaviour import behaviour_of, difference
 from shiftproof.models.files import fingerprint
 from shiftproof.probes import Probe, run_probe
 from shiftproof.report.gallery.sheet import contact_sheet
 from shiftproof.report.requirements import Requirement
+from shiftproof.runs.cell_models import model_of_cell, trained_files
 from shiftproof.runs.cells import run_cells
+from shiftproof.runs.cluster_cells import measure_at_once, train_on_cluster
 from shiftproof.runs.copies import copies_of_training
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.derived import Models, derived_findings
 from shiftproof.runs.examine import examine_models
 from shiftproof.runs.gallery import write_galleries
 from shiftproof.runs.model_spec import Member
-from shiftproof.runs.models import check_cards, hash_cards, kept_copy, load_trained, model_file, train_to_file
+from shiftproof.runs.models import check_cards, hash_cards, load_trained, model_file
 from shiftproof.runs.plan import Planned, plan_run
 from shiftproof.runs.prepare import Prepared
-from shiftproof.runs.pretraining import first_alike
 from shiftproof.runs.record import continue_record, new_record, write_record
 from shiftproof.runs.run import Run, sheet_path
 from shiftproof.runs.samples import known_of_samples
 from shiftproof.runs.spec import Study
-from shiftproof.training.machine import find_device, math_threads
+from shiftproof.training.checks import check_processes
+from shiftproof.training.machine import math_threads, rank_devices
 from shiftproof.types import Finding
 
 __all__ = ["facts_of", "probe_seed", "run_study"]
@@ -51,6 +63,8 @@ def run_study(
     *,
     workers: int = 1,
     device: str = "auto",
+    cluster: str | None = None,
+    processes: int = 1,
     progress: Mode = "auto",
     require: Sequence[Requirement | str] = (),
     radii: Sequence[float] = (),
@@ -63,20 +77,26 @@ def run_study(
     `study` is a study, the name of one, or the path of a YAML file. What is asked of the numbers (`require`), and which
     `radii` tables show, may change from call to call: the numbers do not. With `strict`, anything odd about the data is
     an error. Without `images`, pictures and texts of samples are neither kept nor shown, and the report hashes their
-    ids. `command` is what was typed, for whoever finds the run unfinished.
+    ids. `command` is what was typed, for whoever finds the run unfinished. With several `processes`, models are trained
+    one after the other, each by all of them (see `train`).
     """
-    find_device(device)
-    check_running(workers, progress)
+    compute = ready(Compute(device, workers=workers, cluster=cluster))
+    check_progress(progress)
+    check_count("processes", processes)
+    rank_devices(device, processes)
     require, radii = Requirement.read(require), _as_radii(radii)
     if isinstance(study, Planned):
         planned = study
     else:
-        planned = plan_run(study, out, workers=workers, progress=progress, require=require, strict=strict)
+        planned = plan_run(study, out, compute=compute, progress=progress, require=require, strict=strict)
+    for spec in planned.study.models.values():
+        for phase in filter(None, (spec.pretrain, spec) if spec.train else ()):
+            check_processes(phase.objective, phase.recipe, processes)
     check_writable(planned.folder)
     with only_one(planned.folder):
         record = _open_folder(planned, command)
         record |= _asked_of_numbers(record, require, radii) | {"images": images}
-        return _fill_folder(planned, record, workers, device, progress)
+        return _fill_folder(planned, record, compute, progress, processes)
 
 
 def _open_folder(planned: Planned, command: str) -> dict[str, Any]:
@@ -117,19 +137,21 @@ def _asked_of_numbers(
     return {"require": required, "radii": list(radii) or record.get("radii", [])}
 
 
-def _fill_folder(planned: Planned, record: dict[str, Any], workers: int, device: str, progress: Mode) -> Run:
+def _fill_folder(planned: Planned, record: dict[str, Any], compute: Compute, progress: Mode, processes: int) -> Run:
     """Train every model, then run every probe of the study on every model and domain."""
     prepared, folder, study, data = planned.prepared, planned.folder, planned.study, planned.prepared.data
     check_cards(folder, record["fingerprints"])
     # runs of before have trained with all threads
     threads = record.setdefault("cell_threads", torch.get_num_threads())
-    _train_cells(planned, threads, workers, device, progress)
-    models = {member: _model(planned, threads, device, progress, member) for member in study.members}
+    _train_cells(planned, threads, compute, progress, processes)
+    models = {member: model_of_cell(planned, threads, compute, progress, processes, member) for member in study.members}
     copies = copies_of_training(study, data)
     findings = [*prepared.findings, *derived_findings(study, data, models, copies)]
     # a run that is continued has examined its models: that they answer as before is checked below
     if "examined" not in record:
-        record["examined"] = [asdict(one) for one in examine_models(prepared.models, data, study.all_probes, progress)]
+        record["examined"] = [
+            asdict(one) for one in examine_models(prepared.models, data, study.all_probes, compute, progress)
+        ]
     findings += [Finding(**one) for one in record["examined"]]
     record["fingerprints"]["weights"] = {member.key: fingerprint(model) for member, (model, _) in models.items()}
     record["fingerprints"]["cards"] = hash_cards(folder)
@@ -141,9 +163,9 @@ def _fill_folder(planned: Planned, record: dict[str, Any], workers: int, device:
     record["findings"] = [asdict(one) for one in findings]
     write_record(folder, record)
     _write_sheets(folder, data, wanted=record["images"])
-    _measure_cells(planned, record, models, workers, progress)
+    _measure_cells(planned, record, models, compute, progress)
     evidence = Evidence.concat(
-        _measure(planned, record, workers, progress, model, member) for member, (model, _) in models.items()
+        _measure(planned, record, compute, progress, model, member) for member, (model, _) in models.items()
     )
     first: dict[str, nn.Module] = {}
     for member, (model, _) in models.items():
@@ -167,7 +189,7 @@ def _write_sheets(folder: Path, data: StudyData, wanted: bool) -> None:
             write_atomically(sheet_path(folder, domain.name), contact_sheet(domain))
 
 
-def _train_cells(planned: Planned, threads: int, workers: int, device: str, progress: Mode) -> None:
+def _train_cells(planned: Planned, threads: int, compute: Compute, progress: Mode, processes: int) -> None:
     """Train all models that are not there yet, in workers where that is worth it."""
     study = planned.study
     missing = [
@@ -178,12 +200,19 @@ def _train_cells(planned: Planned, threads: int, workers: int, device: str, prog
         and study.models[member.name].pretrain is None
         and not model_file(planned.folder, study, member).with_suffix(".json").exists()
     ]
-    here, elsewhere = (partial(_model, planned, threads, device, mode) for mode in (progress, _SILENT))
-    alone = find_device(device).type != "cpu"
-    run_cells(here, elsewhere, missing, 1 if alone else workers, "training models", progress)
+    if compute.cluster is not None and processes == 1:
+        remote = partial(trained_files, planned, threads, compute.alone())
+        train_on_cluster(remote, missing, planned.folder, compute, threads, progress)
+        return
+    here, elsewhere = (
+        partial(model_of_cell, planned, threads, compute, mode, processes) for mode in (progress, _SILENT)
+    )
+    run_cells(here, elsewhere, missing, compute.alone() if processes > 1 else compute, "training models", progress)
 
 
-def _measure_cells(planned: Planned, record: Mapping[str, Any], models: Models, workers: int, progress: Mode) -> None:
+def _measure_cells(
+    planned: Planned, record: Mapping[str, Any], models: Models, compute: Compute, progress: Mode
+) -> None:
     """Measure all models that lack something, in workers where there are enough to keep them all busy."""
     study, data, store = planned.study, planned.prepared.data, EvidenceStore(planned.folder / "evidence")
     missing = [
@@ -196,15 +225,23 @@ def _measure_cells(planned: Planned, record: Mapping[str, Any], models: Models, 
         )
     ]
 
-    def here(member: Member) -> Evidence:
-        return _measure(planned, record, workers, progress, models[member][0], member)
+    def here(member: Member, shown: Mode = progress) -> Evidence:
+        return _measure(planned, record, compute, shown, models[member][0], member)
 
-    elsewhere = partial(_measure, planned, record, 1, _SILENT, None)
-    run_cells(here, elsewhere, missing, workers, "measuring models", progress, fewest=2 * workers)
+    if compute.cluster is not None:
+        measure_at_once(partial(here, shown=_SILENT), missing, compute, progress)
+        return
+    elsewhere = partial(_measure, planned, record, compute.alone(), _SILENT, None)
+    run_cells(here, elsewhere, missing, compute, "measuring models", progress, fewest=2 * compute.processes)
 
 
 def _measure(
-    planned: Planned, record: Mapping[str, Any], workers: int, progress: Mode, model: nn.Module | None, member: Member
+    planned: Planned,
+    record: Mapping[str, Any],
+    compute: Compute,
+    progress: Mode,
+    model: nn.Module | None,
+    member: Member,
 ) -> Evidence:
     """Everything that is measured of one model, which is loaded if it is not given."""
     if model is None:
@@ -212,7 +249,7 @@ def _measure(
         sources = planned.prepared.data.sources
         model = load_trained(planned.study, sources, planned.folder, member) if taken is None else taken
     return Evidence.concat(
-        _measure_by(probe, planned, record, member, model, workers, progress)
+        _measure_by(probe, planned, record, member, model, compute, progress)
         for probe in planned.study.probes_of(member.name)
     )
 
@@ -223,7 +260,7 @@ def _measure_by(
     record: Mapping[str, Any],
     member: Member,
     model: nn.Module,
-    workers: int,
+    compute: Compute,
     progress: Mode,
 ) -> Evidence:
     """One probe of one model on every domain; what a killed run has done is not done again."""
@@ -237,7 +274,7 @@ def _measure_by(
             model_name=member.name,
             train_seed=member.seed,
             seed=probe_seed(planned.study, record, member, probe),
-            workers=workers,
+            compute=compute,
             progress=progress,
             calibration=data.training,
             facts=facts_of(record, data, member, domain),
@@ -284,35 +321,3 @@ def _same_behaviour(folder: Path, record: Mapping[str, Any], data: StudyData, mo
                     f"{domain}, {changed}; choose another --out, or remove the folder to measure anew"
                 )
     return dict(known)
-
-
-def _model(
-    planned: Planned, threads: int, device: str, progress: Mode, member: Member
-) -> tuple[nn.Module, dict[str, Any]]:
-    """A model with its record: as it is, or trained now, on so many threads, unless it was before."""
-    prepared, study, folder = planned.prepared, planned.study, planned.folder
-    path = model_file(folder, study, member)
-    if (taken := prepared.models.get(member.name)) is not None:
-        return taken, kept_copy(taken, dict(prepared.cards[member.name]), prepared.data.sources, path)
-    with math_threads(threads):
-        return train_to_file(
-            study.models[member.name],
-            replace(prepared.data, sources=prepared.data.sources_of(member.name)),
-            path,
-            folder / "checkpoints" / f"{slug(member.key)}.ckpt",
-            seed=study.seed_of(member),
-            data=study.data.to_config(),
-            extractor=_extractor(folder, study, member),
-            device=device,
-            progress=progress,
-            label="training" if study.at_top else f"training {member.title}",
-        )
-
-
-def _extractor(folder: Path, study: Study, member: Member) -> tuple[Path, Path] | None:
-    """Weights and checkpoint of what a model is pre-trained to."""
-    if study.models[member.name].pretrain is None:
-        return None
-    path = model_file(folder, study, Member(first_alike(study, member.name), member.seed))
-    stem = f"{path.stem}-pretrained"
-    return path.with_name(f"{stem}{path.suffix}"), folder / "checkpoints" / f"{stem}.ckpt"

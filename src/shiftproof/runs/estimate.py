@@ -11,13 +11,15 @@ import torch
 from torch import nn
 
 from shiftproof.domains import Domain, Domains, train_part, validation_part
-from shiftproof.execution import Mode, parse_duration, progress_bar
+from shiftproof.execution import HERE, Compute, Mode, parse_duration, progress_bar
+from shiftproof.models.placement import on_device
 from shiftproof.objectives import Recipe
 from shiftproof.probes import Probe
 from shiftproof.runs.budget import ENDING
 from shiftproof.runs.cells import cell_threads, cells_at_once
 from shiftproof.runs.dry_run import DryRun
 from shiftproof.runs.model_spec import ModelSpec
+from shiftproof.runs.precisions import describe_precisions
 from shiftproof.runs.prepare import Prepared, prepare_study
 from shiftproof.runs.pretraining import first_alike, first_phase, phase_data, untrained
 from shiftproof.runs.spec import Study
@@ -61,7 +63,7 @@ class StudyCost:
     """What a study takes: its stages, the memory that the trials needed, and the cap in seconds that it has, if any.
 
     `missing` says which data was not here, so that blank images were tried; `besides_seconds` are for starting workers
-    and for the report, and are a part of all seconds.
+    and for the report, and are a part of all seconds. `precisions` says whether votes in bf16 would come faster.
     """
 
     costs: list[StageCost]
@@ -73,10 +75,14 @@ class StudyCost:
     cap_seconds: float | None = None
     missing: str = ""
     besides_seconds: float = 0.0
+    precisions: str = ""
 
 
 def estimate_study(
-    study: Study | Prepared | DryRun, workers: int = 1, progress: Mode = "off", models: Collection[str] | None = None
+    study: Study | Prepared | DryRun,
+    compute: Compute = HERE,
+    progress: Mode = "off",
+    models: Collection[str] | None = None,
 ) -> StudyCost:
     """Run a few steps of every model and a moment of every probe, and scale up; of some `models` alone where told.
 
@@ -94,11 +100,11 @@ def estimate_study(
             bar.advance(0, f"a few steps of {name}")
             alike = _same_cost(prepared, name)
             if alike not in known:
-                known[alike] = _costs(prepared, name, workers, dry)
+                known[alike] = _costs(prepared, name, compute, dry)
             costs += [replace(one, model=name) for one in known[alike]]
             bar.advance(note=name)
     # workers are started to train and to measure
-    besides = ENDING + (2 * SPAWN if cells_at_once(prepared.study, workers) > 1 else 0.0)
+    besides = ENDING + (2 * SPAWN if cells_at_once(prepared.study, compute) > 1 else 0.0)
     return StudyCost(
         costs,
         sum(cost.forward_passes for cost in costs),
@@ -109,6 +115,7 @@ def estimate_study(
         None if prepared.study.cap is None else parse_duration(prepared.study.cap),
         "" if dry is None else str(dry.missing),
         besides,
+        describe_precisions(prepared, prepared.study.all_probes),
     )
 
 
@@ -122,28 +129,32 @@ def _same_cost(prepared: Prepared, name: str) -> str:
     return f"{spec.model.to_config()} {objective} {probes} {prepared.data.sources_of(name).names}"
 
 
-def _costs(prepared: Prepared, name: str, workers: int, dry: DryRun | None) -> list[StageCost]:
+def _costs(prepared: Prepared, name: str, compute: Compute, dry: DryRun | None) -> list[StageCost]:
     study, data, spec = prepared.study, prepared.data, prepared.study.models[name]
     model = prepared.models[name] if name in prepared.models else untrained(spec, data.sources)
-    few, shared = trial_domain(data.measured), cells_at_once(study, workers)
+    few, shared = trial_domain(data.measured), cells_at_once(study, compute)
     with math_threads(cell_threads(study) if spec.train else torch.get_num_threads()):
-        costs = training_costs(prepared, name, model, dry)
+        costs = training_costs(prepared, name, model, dry, compute.device)
     for probe in study.probes_of(name):
         places = data.measured_by(probe, name)
         counts = [len(one) if dry is None else dry.measured(data, one.name, probe) for one in places]
-        costs.append(_probe_cost(probe, name, model, few, counts, 1 if shared > 1 else workers))
+        costs.append(_probe_cost(probe, name, model, few, counts, compute.alone() if shared > 1 else compute))
     # every seed trains and measures a model of its own
     costs = [one.times(len(study.seeds)) for one in costs] if spec.train and study.seeds else costs
     return [one.shared_by(shared) for one in costs]
 
 
-def training_costs(prepared: Prepared, name: str, model: nn.Module, dry: DryRun | None = None) -> list[StageCost]:
+def training_costs(
+    prepared: Prepared, name: str, model: nn.Module, dry: DryRun | None = None, device: str = "auto"
+) -> list[StageCost]:
     """What it takes to train a model once, by a few steps of its training; nothing for one that is not trained."""
     study, sources, spec = prepared.study, prepared.data.sources_of(name), prepared.study.models[name]
-    costs = [_training_cost(name, "training", spec, model, sources, study.seed, dry)] if spec.train else []
+    costs = [_training_cost(name, "training", spec, model, sources, study.seed, dry, device)] if spec.train else []
     if spec.pretrain is not None and first_alike(study, name) == name:
         phase, before = first_phase(spec, spec.pretrain), phase_data(spec.pretrain).sources
-        costs.insert(0, _training_cost(name, "pre-training", phase, untrained(phase, before), before, study.seed))
+        costs.insert(
+            0, _training_cost(name, "pre-training", phase, untrained(phase, before), before, study.seed, device=device)
+        )
     return costs
 
 
@@ -155,6 +166,7 @@ def _training_cost(
     sources: Domains,
     seed: int,
     dry: DryRun | None = None,
+    device: str = "auto",
 ) -> StageCost:
     objective = spec.objective
     # what a dry run is tried on is smaller than the data
@@ -167,9 +179,9 @@ def _training_cost(
     each = validation.samples_each(recipe, model)
     evaluated = evaluations * sum(min(each, count) for count in held_out)
     votes = RADIUS_VOTES if validation.selects_by == "radius_validation" else 1
-    seconds = recipe.steps * _step_seconds(spec, recipe, model, sources, seed) + evaluated * _validation_seconds(
-        validation, model
-    )
+    seconds = recipe.steps * _step_seconds(
+        spec, recipe, model, sources, seed, device
+    ) + evaluated * _validation_seconds(validation, model)
     passes, part = trained + evaluated * votes, expected_steps(recipe, objective.warm_up) / recipe.steps
     return StageCost(name, stage, round(part * passes), passes, part * seconds, seconds)
 
@@ -183,14 +195,14 @@ def _validation_seconds(validation: Validation, model: nn.Module) -> float:
     return (time.perf_counter() - began) / sum(few.samples.values())
 
 
-def _step_seconds(spec: ModelSpec, recipe: Recipe, model: nn.Module, sources: Domains, seed: int) -> float:
+def _step_seconds(spec: ModelSpec, recipe: Recipe, model: nn.Module, sources: Domains, seed: int, device: str) -> float:
     """Seconds for one training step: the difference of two short runs, so that what both pay once cancels."""
 
     def seconds_of(steps: int) -> float:
         began = time.perf_counter()
         few = replace(spec.recipe, steps=steps, evaluate_every=steps, until="steps", epochs=Recipe.epochs)
         # by the last step: a rule that attacks, or takes votes, would take longer than the steps
-        train(model, sources, spec.objective, seed=seed, recipe=few, selection="last", progress="off")
+        train(model, sources, spec.objective, seed=seed, recipe=few, selection="last", device=device, progress="off")
         return time.perf_counter() - began
 
     first = seconds_of(1)
@@ -207,10 +219,12 @@ def _step_seconds(spec: ModelSpec, recipe: Recipe, model: nn.Module, sources: Do
     return max(long - short, 0.0) / max(1, steps - few)
 
 
-def _probe_cost(probe: Probe, name: str, model: nn.Module, few: Domain, counts: list[int], workers: int) -> StageCost:
+def _probe_cost(
+    probe: Probe, name: str, model: nn.Module, few: Domain, counts: list[int], compute: Compute
+) -> StageCost:
     """The cost of a probe on so many samples of each domain, by one trial on a few of each."""
-    tried = probe.cost(model.eval(), few, 1)
-    seconds = wall_seconds(probe, tried.seconds / len(few), counts, workers)
+    tried = probe.cost(on_device(model.eval(), compute.place), few, compute.alone())
+    seconds = wall_seconds(probe, tried.seconds / len(few), counts, compute)
     return StageCost(
         name,
         probe.title,

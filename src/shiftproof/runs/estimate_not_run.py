@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from shiftproof.errors import DataNotFound
-from shiftproof.execution import Mode
+from shiftproof.execution import HERE, Compute, Mode
 from shiftproof.report.claims import beside_published
 from shiftproof.report.claims.published import Published, TableKey
 from shiftproof.runs.dry_run import prepare_blank
@@ -28,7 +28,7 @@ def missing_methods(run: Run) -> dict[TableKey, list[str]]:
     return missing
 
 
-def estimate_not_run(run: Run, workers: int = 1, progress: Mode = "off") -> list[NotRun]:
+def estimate_not_run(run: Run, compute: Compute = HERE, progress: Mode = "off") -> list[NotRun]:
     """Try what methods of published tables need that a run does not have, and keep in it what they would take.
 
     A table that another study has is estimated by that one, at its usual scale. Methods that neither has are left out.
@@ -36,28 +36,28 @@ def estimate_not_run(run: Run, workers: int = 1, progress: Mode = "off") -> list
     missing, found = missing_methods(run), list[NotRun]()
     for table in run.study.published:
         study = run.study if table.study is None else find_study(table.study)
-        found += _methods(study, table.key, missing.get(table.key, []), workers, progress)
+        found += _methods(study, table.key, missing.get(table.key, []), compute, progress)
     keep_not_run(run.folder, found)
     return found
 
 
 def estimate_or_try_blank(
-    study: Study, workers: int = 1, progress: Mode = "off", models: Collection[str] | None = None
+    study: Study, compute: Compute = HERE, progress: Mode = "off", models: Collection[str] | None = None
 ) -> StudyCost:
     """What a study takes, or some of its models; tried on blank images where its data is not here."""
     try:
-        return estimate_study(study, workers, progress, models)
+        return estimate_study(study, compute, progress, models)
     except DataNotFound as error:
-        return estimate_study(prepare_blank(study, error), workers, progress, models)
+        return estimate_study(prepare_blank(study, error), compute, progress, models)
 
 
-def _methods(study: Study, key: TableKey, missing: list[str], workers: int, progress: Mode) -> list[NotRun]:
+def _methods(study: Study, key: TableKey, missing: list[str], compute: Compute, progress: Mode) -> list[NotRun]:
     """What every missing method of a table takes in a study that has the table."""
     tables: list[Published] = [one for one in study.published if one.key == key]
     models = {name: one.model for table in tables for name, one in table.methods.items() if name in missing}
     if not models:
         return []
-    costs = estimate_or_try_blank(study, workers, progress, set(models.values())).costs
+    costs = estimate_or_try_blank(study, compute, progress, set(models.values())).costs
     return [
         NotRun(
             *(*key, method, study.name),

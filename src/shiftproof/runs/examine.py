@@ -18,7 +18,8 @@ from shiftproof.attacks.validity_attacks import validity_passes
 from shiftproof.attacks.victim import Base, frozen
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError
-from shiftproof.execution import Mode, progress_bar
+from shiftproof.execution import Compute, Mode, progress_bar
+from shiftproof.models.placement import device_of, on_device
 from shiftproof.perturbations.threat import Threat, as_threat
 from shiftproof.probes import Probe
 from shiftproof.probes.attack import Attack as AttackProbe
@@ -38,7 +39,7 @@ BESIDES = 3.0
 
 
 def examine_models(
-    models: Mapping[str, nn.Module], data: StudyData, probes: Sequence[Probe], progress: Mode
+    models: Mapping[str, nn.Module], data: StudyData, probes: Sequence[Probe], compute: Compute, progress: Mode
 ) -> list[Finding]:
     """Whether gradients of the models tell how they can be attacked, if a study attacks any of them."""
     attacks = _attacks(probes)
@@ -47,18 +48,19 @@ def examine_models(
     found: list[Finding] = []
     for name, model in models.items() if attacks else ():
         with progress_bar(f"examining {name}", 1, progress) as bar:
-            each = _examine(model, data, threats, attacks)
+            each = list(_examine(on_device(model, compute.place), data, threats, attacks))
             found += [replace(one, message=f"{name}: {one.message}") if len(models) > 1 else one for one in each]
             bar.advance()
     return found
 
 
-def examining_seconds(model: nn.Module, few: Domain, probes: Sequence[Probe]) -> float:
+def examining_seconds(model: nn.Module, few: Domain, probes: Sequence[Probe], compute: Compute) -> float:
     """How long it takes at most to examine a model, by a few steps of an attack within each threat; 0 if a study does
     not attack it.
     """
     attacks = _attacks(probes)
-    inputs, labels = few.take(np.arange(min(EXAMINED, len(few))))
+    model = on_device(model, compute.place)
+    inputs, labels = (each.to(device_of(model)) for each in few.take(np.arange(min(EXAMINED, len(few)))))
     seconds = BESIDES if attacks else 0.0
     for threat in _threats(attacks) if attacks and few.kind == "image" else ():
         tried = PGD(threat, TRIED_STEPS)
@@ -93,7 +95,8 @@ def _examine(
     """On a few samples of all domains, for each threat to pixels; each finding once."""
     each = max(1, EXAMINED // len(data.measured))
     few = [domain.subset(np.unique(np.linspace(0, len(domain) - 1, each, dtype=np.int64))) for domain in data.measured]
-    inputs, labels = (torch.cat(parts) for parts in zip(*(one.tensors() for one in few), strict=True))
+    place = device_of(model)
+    inputs, labels = (torch.cat(parts).to(place) for parts in zip(*(one.tensors() for one in few), strict=True))
     ids = [f"{one.name}/{sample}" for one in few for sample in one.ids]
     told = set()
     for threat in threats:

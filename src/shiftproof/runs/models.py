@@ -52,6 +52,7 @@ def train_to_file(
     data: dict[str, Any],
     extractor: tuple[Path, Path] | None = None,
     device: str = "auto",
+    processes: int = 1,
     progress: Mode = "auto",
     label: str = "training",
 ) -> tuple[nn.Module, dict[str, Any]]:
@@ -74,7 +75,7 @@ def train_to_file(
         _check_same(card, request, path)
         checkpoint.unlink(missing_ok=True)
         return _reload(spec, sources, path), card
-    running: dict[str, Any] = {"device": device, "progress": progress}
+    running: dict[str, Any] = {"device": device, "processes": processes, "progress": progress}
     start = spec.model
     if spec.pretrain is not None and before is not None:
         assert extractor is not None
@@ -115,10 +116,14 @@ def _check_same(card: dict[str, Any], request: dict[str, Any], path: Path) -> No
     raise StorageError(f"{message}: choose another --out, or remove it")
 
 
-def training_findings(name: str, spec: ModelSpec, model: nn.Module, sources: Domains) -> list[Finding]:
-    """What the objective has to say of the model that it gave, and whether a head stands on an encoder by chance."""
+def training_findings(
+    name: str, spec: ModelSpec, model: nn.Module, sources: Domains, card: Mapping[str, Any] | None = None
+) -> list[Finding]:
+    """What the objective has to say of the model that it gave, what was noted in training, and whether a head stands on
+    an encoder by chance.
+    """
     outcome = Outcome(model, sources.shape, spec.recipe, sources.names)
-    said = list(spec.objective.findings(outcome))
+    said = [*spec.objective.findings(outcome), *(Finding(**one) for one in (card or {}).get("noted", []))]
     if spec.recipe.part == "head" and spec.pretrain is None and starts_by_chance(spec.model.name, spec.model.options):
         said.append(Finding("warn", "untrained-encoder", "only the head was trained, on an encoder of random weights"))
     return [replace(finding, message=f"{name}: {finding.message}") for finding in said]
@@ -190,6 +195,8 @@ def _card(fit: Fit, sources: Domains, request: dict[str, Any]) -> dict[str, Any]
         "stopped": asdict(fit.stopped),
         "seed": fit.seed,
         "threads": fit.threads,
+        "processes": fit.processes,
+        **({"noted": [asdict(finding) for finding in fit.findings]} if fit.findings else {}),
         "fingerprints": request["fingerprints"],
         "history": fit.history,
         "seconds": round(fit.seconds, 2),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.errors import CheckFailed, UsageError
-from shiftproof.execution import Mode, as_path, parse_duration
+from shiftproof.execution import HERE, Compute, Mode, as_path, parse_duration
 from shiftproof.probes import Probe
 from shiftproof.report.claims.check import check_planned
 from shiftproof.report.requirements import Requirement
@@ -65,7 +65,7 @@ def plan_run(
     study: Study | str | Prepared,
     out: Path | str | None = None,
     *,
-    workers: int = 1,
+    compute: Compute = HERE,
     progress: Mode = "auto",
     require: Sequence[Requirement] = (),
     strict: bool = False,
@@ -93,7 +93,7 @@ def plan_run(
         # before a trial of the probes, which can take a while; at the greatest effort, so that votes are not too few
         _check_required(require, prepared, prepared.efforts[0] if prepared.efforts else prepared.study.all_probes)
         spent = time.perf_counter() - began
-        planned = _resolve_budget(prepared, folder, workers, progress, trial, spent)
+        planned = _resolve_budget(prepared, folder, compute, progress, trial, spent)
     _check_required(require, planned.prepared, planned.study.all_probes)
     return planned
 
@@ -111,7 +111,7 @@ def _as_begun(prepared: Prepared, begun: Mapping[str, Any], folder: Path) -> Pre
 
 
 def _resolve_budget(
-    prepared: Prepared, folder: Path, workers: int, progress: Mode, trial: bool, spent: float
+    prepared: Prepared, folder: Path, compute: Compute, progress: Mode, trial: bool, spent: float
 ) -> Planned:
     """The study with the probes and the number of samples that fit into its budget."""
     study = prepared.study
@@ -129,7 +129,7 @@ def _resolve_budget(
         repeated,
         prepared.data.measured,
         None if study.budget is None else parse_duration(study.budget),
-        workers,
+        compute,
         progress,
         spent=spent,
         besides=sum(trained) * len(study.seeds or (0,)),

@@ -13,7 +13,7 @@ from torch import nn
 from shiftproof.domains import Domains, train_part
 from shiftproof.errors import ShiftproofError, StudyError
 from shiftproof.evidence import slug
-from shiftproof.execution import Mode
+from shiftproof.execution import Mode, showing_progress
 from shiftproof.models.files import fingerprint
 from shiftproof.probes import Probe
 from shiftproof.probes.probe import check_labels
@@ -104,7 +104,11 @@ def prepare_study(study: Study, progress: Mode = "off") -> Prepared:
     as_they_are = {name: spec.model for name, spec in study.models.items() if not spec.train}
     cards = {name: source.card for name, source in as_they_are.items()}
     study = _with_calibration(study, list(cards.values()))
-    data = load_study_data(study, cards=list(cards.values()))
+    with showing_progress(progress):
+        data = load_study_data(study, cards=list(cards.values()))
+        for domain in data.domains:
+            # what is asked for in any case is read here, where it is shown
+            _ = domain.fingerprint
     study = _for_data(study, data.sources)
     found: list[Finding] = []
     if study.trains:

@@ -118,9 +118,9 @@ class Run:
         if "junit" in formats:
             write_atomically(where / "junit.xml", self.junit(images=images))
             written.append(where / "junit.xml")
-        logs = certificate_logs(self.evidence, named=not content.names.private)
-        for name, log in logs.items() if set(formats) - {"card", "junit", "reproduction"} else ():
-            write_atomically(where / name, log)
+        if set(formats) - {"card", "junit", "reproduction"}:
+            for name, log in certificate_logs(self.evidence, named=not content.names.private):
+                write_atomically(where / name, log)
         return written
 
     def junit(self, outcomes: Sequence[Outcome | RequiredClaims] | None = None, *, images: bool = True) -> bytes:
@@ -168,12 +168,11 @@ class Run:
         """What was measured of each domain: how many samples, of which part, how chosen, seen in training by whom."""
         found = {}
         for domain, part in self.record.get("parts", {}).items():
-            ids = {sample for one in self.evidence.where(domain=domain) for sample in one["id"].tolist()}
             measured = {member: self.record["measured"][member.key] for member in self.study.members}
             # not every model of an import was measured everywhere
             known = {member: places[domain] for member, places in measured.items() if domain in places}
             found[domain] = {
-                "n": len(ids),
+                "n": self.evidence.where(domain=domain).samples,
                 "split": part,
                 "sampled": next(iter(known.values()))["sampled"],
                 "seen_in_training": {

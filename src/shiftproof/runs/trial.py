@@ -11,7 +11,8 @@ from torch import nn
 
 from shiftproof.domains import Domain
 from shiftproof.domains.texts import TextInputs, texts_of
-from shiftproof.execution import single_threaded
+from shiftproof.execution import Compute, single_threaded, slots
+from shiftproof.models.placement import on_device
 from shiftproof.probes.costs import step_seconds
 from shiftproof.probes.probe import Probe
 
@@ -26,12 +27,13 @@ WORTH, SPAWN = 15.0, 6.0
 class Stopwatch:
     """Seconds a sample of each probe on one thread, tried once each: `few` are the samples, `news` hears of trials."""
 
-    def __init__(self, model: nn.Module, few: Domain, news: Callable[[str], None]) -> None:
-        self._model, self._few, self._news = model, few, news
+    def __init__(self, model: nn.Module, few: Domain, compute: Compute, news: Callable[[str], None]) -> None:
+        self._model, self._few, self._news = on_device(model, compute.place), few, news
+        self._compute = compute.alone()
         self._known: dict[str, float] = {}
         inputs = few.tensors()[0]
         with single_threaded():
-            step = [step_seconds(model, inputs, count) for count in (1, TRIED)]
+            step = [step_seconds(self._model, inputs, count) for count in (1, TRIED)]
         self.fixed = min(1.0, step[0] / step[1])
         """The part of a block's time that does not depend on how many samples it has."""
 
@@ -40,7 +42,7 @@ class Stopwatch:
         key = repr(probe)
         if key not in self._known:
             self._news(probe.title)
-            self._known[key] = probe.cost(self._model, self._few, 1).seconds / len(self._few)
+            self._known[key] = probe.cost(self._model, self._few, self._compute).seconds / len(self._few)
         return self._known[key]
 
     def at_most(self, probe: Probe, like: Probe, seconds: float) -> float:
@@ -61,12 +63,13 @@ def trial_domain(measured: Sequence[Domain]) -> Domain:
     return Domain.from_arrays("trial", inputs, labels, classes)
 
 
-def wall_seconds(probe: Probe, each: float, counts: Sequence[int], workers: int, fixed: float = 0.0) -> float:
+def wall_seconds(probe: Probe, each: float, counts: Sequence[int], compute: Compute, fixed: float = 0.0) -> float:
     """Seconds for so many samples of each domain: whether there is enough work for worker processes decides.
 
     `fixed` is the part of a block's time that it takes however few samples it has.
     """
-    workers = min(workers, os.cpu_count() or 1)
+    # more processes than cores share them; a cluster says how many it has
+    workers = slots(compute) if compute.cluster is not None else min(compute.processes, os.cpu_count() or 1)
     if not probe.in_blocks:
         return sum(_shared(each * count, min(workers, count)) for count in counts)
     # the first block runs in process, and says whether the others are worth processes

@@ -18,7 +18,9 @@ from shiftproof.evidence.certificates import certificates_in
 from shiftproof.evidence.order import order_findings
 from shiftproof.evidence.store import StoredFile
 from shiftproof.evidence.titles import certificate_titles
+from shiftproof.execution import Compute
 from shiftproof.models.identity import identity_of
+from shiftproof.models.placement import on_device
 from shiftproof.objectives import OBJECTIVES
 from shiftproof.probes import Probe
 from shiftproof.probes.certify import Certify
@@ -42,16 +44,20 @@ NOTHING = Trust()
 """What is trusted unless the user says so."""
 
 
-def verify_folder(folder: Path, *, seed: int, part: int = 24, trust: Trust = NOTHING) -> Iterator[Finding]:
+def verify_folder(
+    folder: Path, *, seed: int, part: int = 24, trust: Trust = NOTHING, device: str = "auto"
+) -> Iterator[Finding]:
     """Findings on what is in the folder of a run, as they are made.
 
     `part` certificates of every model, domain and setting are asked again and attacked, and as many answers under
     every corruption computed again. Code that the folder names is run, and data of the hub fetched, only as far as the
-    user says so himself: `trust`.
+    user says so himself: `trust`. Models are asked on the `device`, on which nothing has to have been computed before.
     """
+    compute = Compute(device).check()
     if (folder / "run.json").is_file():
         try:
             run = open_run(folder, unfinished=True)
+            run.evidence.check_readable()
         except (DataError, UsageError) as error:
             # what can't be read can't be trusted, and is no mistake of whoever asks
             yield Finding("fail", "run-unreadable", str(error))
@@ -68,7 +74,8 @@ def verify_folder(folder: Path, *, seed: int, part: int = 24, trust: Trust = NOT
         # of models there are copies: no published weights are fetched
         named = [(one.model.name, {**one.model.options, "pretrained": False}) for one in run.study.models.values()]
         trust.check(folder, run.study.data.source, named)
-        yield from _of_run(run, seed, part)
+        with compute.exact_products():
+            yield from _of_run(run, seed, part, compute)
     else:
         raise DataError(f"{folder} holds no run: it has no run.json")
 
@@ -95,7 +102,7 @@ def _shown(run: Run, measured: Sequence[Domain] = ()) -> Iterator[Finding]:
         yield Finding("fail", "report-impossible", f"no report follows from what is there: {error}")
 
 
-def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
+def _of_run(run: Run, seed: int, part: int, compute: Compute) -> Iterator[Finding]:
     yield from check_seal(run)
     data = load_study_data(run.study, run.record.get("left_out"), run.record.get("parts"))
     models: dict[Member, nn.Module] = {}
@@ -109,14 +116,15 @@ def _of_run(run: Run, seed: int, part: int) -> Iterator[Finding]:
     yield from check_hashes(run, data, models)
     yield from check_run_json(run, data, models)
     yield from _files(run, data, models)
-    yield from clean_again(run, data, models)
-    yield from attacked_again(run, data, models, seed, part)
-    yield from corrupted_again(run, data, models, seed, part)
+    placed = {member: on_device(model, compute.place) for member, model in models.items()}
+    yield from clean_again(run, data, placed)
+    yield from attacked_again(run, data, placed, seed, part)
+    yield from corrupted_again(run, data, placed, seed, part)
     yield from order_findings(run.evidence)
     # of a run that lacks some, nothing is shown that could be compared
     if run.evidence.rows and all(path.is_file() for path in _expected(run, data)):
         yield from _shown(run, data.measured)
-    yield from _certificates(run, data, models, seed, part)
+    yield from _certificates(run, data, placed, seed, part)
 
 
 def _certificates(
@@ -145,6 +153,9 @@ def _certificates(
                 where = f"{member.title} on {domain.name}, {titles[setting]}"
                 certifying_seed = probe_seed(run.study, run.record, member, probe)
                 job = replace(probe.job(model, domain), seed=certifying_seed, calibration=data.training)
+                if certifier.classifier == "smoothed":
+                    # who is asked for votes may be on any device; what else is certified was computed on the CPU
+                    job = replace(job, model=model)
                 yield from _case(where, certificates_in(found[0], job.classes), certifier, job, seed, part)
 
 

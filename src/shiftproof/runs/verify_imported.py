@@ -86,7 +86,7 @@ def _evidence(run: Run, imports: Imports) -> Iterator[Finding]:
             found, wanted = there[path].evidence, due[path].measurement
             same = len(found) == 1 and dict(found[0].facts) == dict(wanted.facts)
             # what is not a number equals nothing, but has a hash
-            if not same or hash_table(found[0].table, b"") != hash_table(wanted.table, b""):
+            if not same or hash_table(found[0].rows, b"") != hash_table(wanted.rows, b""):
                 yield Finding("fail", "evidence-of-other", f"{name}: rows are not those that the imported file gives")
     known = run.record
     said = Counter((one["level"], one["code"]) for one in known["findings"])

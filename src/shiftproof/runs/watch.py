@@ -9,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftproof.domains.images import Directory, FileInputs
+from shiftproof.domains.file_table import FileTable
+from shiftproof.domains.files import Directory
+from shiftproof.domains.images import FileInputs
 from shiftproof.domains.unlabelled import check_sizes, image_names
 from shiftproof.errors import DataError
 from shiftproof.execution import read_json, write_json
@@ -98,7 +100,7 @@ def _judge(alarm: Alarm, folder: Path, names: list[str]) -> tuple[Alarm, dict[st
 def _image(folder: Path, name: str, profile: Profile) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     channels, height, width = profile.shape
     files, shape = Directory(folder), (channels, height, width)
-    check_sizes(files, [name], shape, resize=profile.resize, to_gray=profile.to_gray)
+    check_sizes(FileTable(files, [name]), shape, resize=profile.resize, to_gray=profile.to_gray)
     pixels: np.ndarray[tuple[int, ...], np.dtype[np.float32]] = (
         FileInputs(files, [name], shape).take(np.array([0]))[0].numpy()
     )

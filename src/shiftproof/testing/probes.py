@@ -12,6 +12,7 @@ from torch import nn
 
 from shiftproof.domains import Domain, Domains, load_domains
 from shiftproof.evidence import Evidence, EvidenceStore
+from shiftproof.execution import HERE
 from shiftproof.models import build_model
 from shiftproof.probes import PROBES, Probe, run_probe
 from shiftproof.rng import numpy_generator
@@ -39,7 +40,7 @@ def check_probe(
     require(bool(frozen), f"{name} should be a frozen dataclass")
     model, domain = _samples(probe, model, domain)
     _check_words(name, probe)
-    cost = probe.cost(model, domain, 1)
+    cost = probe.cost(model, domain, HERE)
     require(isinstance(cost, Cost) and cost.passes >= 0 and cost.seconds >= 0, f"{name}: cost should be a Cost")
     require(probe.passes(model) >= 1, f"{name}: passes should be at least 1")
     weights = {key: value.clone() for key, value in model.state_dict().items()}
@@ -84,7 +85,7 @@ def _measure(probe: Probe, model: nn.Module, domain: Domain, calibration: Domain
     with tempfile.TemporaryDirectory() as folder:
         store = EvidenceStore(Path(folder))
         run_probe(probe, model, domain, store, progress="off", calibration=calibration)
-        return store.read()
+        return store.read().in_memory()
 
 
 def _equal(found: Evidence, whole: Evidence, rows: np.ndarray | None = None) -> bool:
@@ -93,7 +94,7 @@ def _equal(found: Evidence, whole: Evidence, rows: np.ndarray | None = None) -> 
         return False
     for one, other in zip(found, whole, strict=True):
         due = other if rows is None else other.take(rows)
-        for column in set(due.table.column_names) - {"seconds"}:
+        for column in set(due.rows.column_names) - {"seconds"}:
             left, right = one[column], due[column]
             numbers = left.dtype.kind == "f"
             # the product of two matrices may round otherwise in another batch

@@ -80,8 +80,10 @@ class Encoded:
 
 def check_precision(job: Job) -> None:
     """Refuse to compute margins in less than float32."""
-    if job.precision != "f32":
-        raise UsageError(f"margins are computed in f32, not in {job.precision}: bf16 would round more than they are")
+    if job.compute.precision != "f32":
+        raise UsageError(
+            f"margins are computed in f32, not in {job.compute.precision}: bf16 would round more than they are"
+        )
 
 
 def linear_parts(model: nn.Module, shape: tuple[int, ...], norm: Norm, *, needs_split: bool = False) -> Parts:

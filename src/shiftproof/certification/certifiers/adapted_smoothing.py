@@ -226,7 +226,7 @@ class AdaptedSmoothing(Certifier):
         names = [str(c) for c in range(job.classes)]
         domain = Domain.from_arrays("calibration", images.inputs[few], labels, names)
         seed = derive(0, "sigma choice", images.hash)
-        trial = replace(job, domain=domain, seed=seed, record=Memory(), workers=1, progress="off")
+        trial = replace(job, domain=domain, seed=seed, record=Memory(), compute=job.compute.alone(), progress="off")
         settings = [replace(one, n=CHOICE_VOTES) for one in self._settings(self.alpha)]
         trials = sample(trial, settings, self.models(job.model, images))
         means = [float(np.where(one.prediction == labels, one.radius, 0.0).mean()) for one in trials]

@@ -19,6 +19,7 @@ from shiftproof.certification.plain_votes import noisy_copies
 from shiftproof.certification.sampling.bank import CHOOSING, COUNTING, blocks, draw_block, off_grid
 from shiftproof.certification.sampling.voting import Voter
 from shiftproof.errors import ModelError, NotAFunction
+from shiftproof.execution import slots
 from shiftproof.models.outputs import logits_of
 from shiftproof.models.prepared.prepare import Prepared, prepare
 from shiftproof.models.reference import Reference
@@ -66,7 +67,7 @@ class Sampled:
         first = next(iter(blocks(noise.size(self.job.domain.shape), 1)))
         draws = draw_block(noise, self.job.domain.shape, first, self.job.seed, COUNTING)[: drawn.shape[1]]
         few = np.linspace(0, len(draws) - 1, min(SINGLES, len(draws)), dtype=np.int64)
-        near = NEAR if self.job.precision == "f32" else FAR
+        near = NEAR if self.job.compute.precision == "f32" else FAR
         wrong = 0
         for image, values in zip(inputs, drawn, strict=True):
             copies = noisy_copies(noise, image, draws[few])
@@ -111,7 +112,7 @@ class Sampled:
         """What is sampled, frozen and made fast."""
         job, body = self.job, self._parts[0]
         shape, reference = job.domain.shape, self.reference
-        return prepare(body, shape, precision=job.precision, backend=job.backend, reference=reference)
+        return prepare(body, shape, compute=job.compute, reference=reference)
 
     @cached_property
     def voter(self) -> Voter:
@@ -124,12 +125,12 @@ class Sampled:
         size = 4 * self.setting.samples * self.dimensions
         most = max(1, min(SHARD_IMAGES, SHARD_BYTES // size))
         images = len(self.job.domain)
-        count = max(-(-images // most), min(4 * self.job.workers, images))
+        count = max(-(-images // most), min(4 * slots(self.job.compute), images))
         return np.array_split(np.arange(images), count)
 
     def __getstate__(self) -> dict[str, Any]:
         job = replace(self.job, record=_Done(self.job.record.done))
-        return {"setting": self.setting, "job": job, "reference": self.reference}
+        return {"setting": self.setting, "job": job, "reference": self.reference, "shards": self.shards}
 
     def _drawn(self, placed: list[Tensor], purpose: str, count: int) -> Tensor:
         """Images x count x dimensions."""
@@ -139,7 +140,7 @@ class Sampled:
             noise = self.voter.place_noise(draw_block(noise_law, shape, block, self.job.seed, purpose))
             here = min(block.stop, count) - block.start
             for row, image in enumerate(placed):
-                values[row, block.start : block.start + here] = self.voter.outputs(image, noise, here)
+                values[row, block.start : block.start + here] = self.voter.outputs(image, noise, here).cpu()
         if not bool(torch.isfinite(values).all()):
             raise ModelError("the model returns values that are not numbers (NaN or infinite) on noisy inputs")
         return values

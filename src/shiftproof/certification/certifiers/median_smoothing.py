@@ -24,7 +24,7 @@ from shiftproof.certification.guarantees import described_classifier
 from shiftproof.certification.sampling.bank import grid_of
 from shiftproof.certification.sampling.budget import Levels
 from shiftproof.errors import ModelError, UsageError
-from shiftproof.execution import progress_bar, run_shards
+from shiftproof.execution import progress_bar, run_shards, slots
 from shiftproof.models.split import SplitModel
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.types import Cost, FloatArray, IntArray, Positive
@@ -129,7 +129,7 @@ class MedianSmoothing(Certifier):
         total = len(job.domain) * (self.n0 + self.samples)
         done = len(job.record.done) * (self.n0 + self.samples)
         with progress_bar(job.label, total, job.progress, done) as bar:
-            for _, (image, row) in run_shards(work, range(len(work.shards)), job.workers):
+            for _, (image, row) in run_shards(work, range(len(work.shards)), job.compute):
                 job.record.append(str(image), row)
                 bar.advance(self.n0 + self.samples)
         rows = [job.record.done[str(image)] for image in range(len(job.domain))]
@@ -170,13 +170,18 @@ class MedianSmoothing(Certifier):
 
     def estimate(self, job: Job) -> Cost:
         """By trying two images."""
-        few = replace(job, domain=job.domain.subset(np.arange(min(2, len(job.domain)))), record=Memory(), workers=1)
+        few = replace(
+            job,
+            domain=job.domain.subset(np.arange(min(2, len(job.domain)))),
+            record=Memory(),
+            compute=job.compute.alone(),
+        )
         work = Sampled(self, few)
         list(work(0))
         began = time.perf_counter()
         list(work(0))
         passes = len(job.domain) * (self.n0 + self.samples)
-        seconds = (time.perf_counter() - began) / len(few.domain) * len(job.domain) / job.workers
+        seconds = (time.perf_counter() - began) / len(few.domain) * len(job.domain) / slots(job.compute)
         return Cost(passes, seconds, passes, seconds)
 
     def certified_classifier(self, job: Job) -> CertifiedClassifier:

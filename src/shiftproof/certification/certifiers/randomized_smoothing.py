@@ -54,8 +54,10 @@ class RandomizedSmoothing(Setting):
         if most <= 0:
             raise UsageError(f"{self.n} votes can't certify anything at alpha {self.alpha:g}; give a larger n")
         self.check_model(job.model, job.domain)
-        if self.noise.embedded and job.backend != "torch":
-            raise UsageError(f"{self.title} acts inside the model, which backend {job.backend!r} does not take apart")
+        if self.noise.embedded and job.compute.backend != "torch":
+            raise UsageError(
+                f"{self.title} acts inside the model, which backend {job.compute.backend!r} does not take apart"
+            )
         self.noise.size(noise_shape(self.noise, job.model, job.domain.shape))
         grid_of(self.noise)
         limit = size_text(int(most), self.norm) if self.norm == "edits" else f"{most:.4g}"

@@ -54,7 +54,7 @@ class EmbeddedVoter(Voter):
         # in place: a block is as large as that of large images
         steps = draws * self.noise.scale
         steps *= EMBEDDING_GRID
-        return torch.from_numpy(np.rint(steps, out=steps)).float().view(-1, *self.shape)
+        return torch.from_numpy(np.rint(steps, out=steps)).float().view(-1, *self.shape).to(self.prepared.place)
 
     def place_image(self, image: Tensor) -> PlacedText:
         """A text (1 x bytes), in the form in which it meets every block of noise."""
@@ -66,7 +66,9 @@ class EmbeddedVoter(Voter):
                 f"a text has {len(clean)} tokens, but the model's tokeniser says that it reads {self.shape[0]}"
             )
         steps = torch.from_numpy(on_grid(clean.double().numpy(), EMBEDDING_GRID)).float()
-        return PlacedText(image, Tokens(*(part.cpu() for part in texts.tokens)), clean.float(), steps)
+        place = self.prepared.place
+        tokens = Tokens(*(part.to(place) for part in texts.tokens))
+        return PlacedText(image.to(place), tokens, clean.float().to(place), steps.to(place))
 
     def slice_size(self, image: PlacedText) -> int:
         """As many samples as an encoder reads at once of texts that long."""

@@ -18,6 +18,7 @@ from shiftproof.certification.checks import reference_inputs
 from shiftproof.certification.facts import facts_of
 from shiftproof.certification.guarantees import smoothing_guarantee
 from shiftproof.certification.sampling.bank import CHOOSING, COUNTING, Block, blocks, draw_block, off_grid
+from shiftproof.certification.sampling.devices import of_images, place_of, restart_elsewhere
 from shiftproof.certification.sampling.embedded import EmbeddedVoter, off_grid_texts
 from shiftproof.certification.sampling.plain import Compared, PlainVotes
 from shiftproof.certification.sampling.setting import Setting
@@ -25,7 +26,8 @@ from shiftproof.certification.sampling.spot_check import spot_check
 from shiftproof.certification.sampling.tally import Choice, Tally, choose_classes
 from shiftproof.certification.sampling.voting import Voter
 from shiftproof.errors import NotAFunction, UsageError
-from shiftproof.execution import pickled, progress_bar, run_shards, single_threaded
+from shiftproof.execution import pickled, progress_bar, run_shards, single_threaded, slots
+from shiftproof.models.placement import on_device
 from shiftproof.models.prepared.prepare import Prepared, prepare
 from shiftproof.models.reference import Reference
 from shiftproof.models.text import noise_shape
@@ -61,39 +63,42 @@ def sample(
     began = time.perf_counter()
     sampling = Sampling.of(job, settings, models, choice)
     shards = sampling.shards()
-    work = Work(sampling, shards, dict(job.record.done))
     total = len(job.domain) * sum(setting.n0 + setting.n for setting in settings)
-    seconds = measure_rate(sampling).seconds(total) if job.workers > 1 else 0.0
-    if job.workers > 1 and pickled(work) is None:
-        warnings.warn("the model can't be sent to worker processes; it runs in this one", stacklevel=2)
     tallies = [
         Tally(setting, sampling.distances(number, job.domain.blocks), job.classes)
         for number, setting in enumerate(settings)
     ]
-    for key, state in job.record.done.items():
-        number, image = _place(key)
+    for key, state in of_images(job.record.done):
+        number, image = place_of(key)
         tallies[number].restore(image, state)
     finished = sum(len(tally.settle(np.arange(len(job.domain)), job.domain.labels)) for tally in tallies)
+    kinds = restart_elsewhere(job, tallies)
+    work = Work(sampling, shards, dict(of_images(job.record.done)))
+    # on a cluster all work goes there; here processes are started if there is enough for them
+    local = job.compute.processes > 1 and job.compute.cluster is None
+    seconds = measure_rate(sampling).seconds(total) if local else 0.0
+    if local and pickled(work) is None:
+        warnings.warn("the model can't be sent to worker processes; it runs in this one", stacklevel=2)
     compared = Compared()
     spent, samples = 0, f"{len(job.domain) * len(settings):,} samples"
     try:
         with progress_bar(job.label, total, job.progress, sum(tally.spent() for tally in tallies)) as bar:
-            for _, (key, state, votes) in run_shards(work, range(len(shards)), job.workers, seconds=seconds):
+            for _, (key, state, votes) in run_shards(work, range(len(shards)), job.compute, seconds=seconds):
                 if isinstance(state, Compared):
                     compared.add(state)
                 elif state is None:
                     finished += 1
                 else:
                     job.record.append(key, state)
-                    number, image = _place(key)
+                    number, image = place_of(key)
                     tallies[number].restore(image, state)
                     spent += votes
                 pace = spent / max(time.perf_counter() - began, 1e-9)
                 bar.advance(votes, f"{finished:,}/{samples}, {pace:,.0f} passes/s")
         sampling.check_again()
-        compared.check(job.precision)
+        compared.check(job.compute.precision)
         seconds = time.perf_counter() - began
-        certificates = [_certificates(sampling, number, tally, seconds) for number, tally in enumerate(tallies)]
+        certificates = [_certificates(sampling, number, tally, seconds, kinds) for number, tally in enumerate(tallies)]
         for number, setting in enumerate(settings):
             spot_check(job, sampling.model_of(number), setting.noise, certificates[number])
     except NotAFunction:
@@ -122,7 +127,8 @@ class Sampling:
         choice: Choice | None = None,
     ) -> Sampling:
         """The job's model for all settings, or one model each; asked now what every process has to hear from it."""
-        different = [job.model] if models is None else list(models)
+        place = job.compute.place
+        different = [on_device(one, place) for one in ([job.model] if models is None else models)]
         inputs = reference_inputs(job.domain, max(setting.noise.scale for setting in settings))
         with single_threaded():
             references = [Reference.of(one, inputs) for one in different]
@@ -133,7 +139,7 @@ class Sampling:
         """The model of each setting, frozen and made fast."""
         job = self.job
         ready = [
-            prepare(model, job.domain.shape, precision=job.precision, backend=job.backend, reference=reference)
+            prepare(model, job.domain.shape, compute=job.compute, reference=reference)
             for model, reference in zip(self.models, self.references, strict=True)
         ]
         return tuple(ready if len(ready) == len(self.settings) else ready * len(self.settings))
@@ -203,7 +209,7 @@ class Sampling:
         """Images that share a process and its noise; how they are cut changes no vote."""
         images, size = len(self.job.domain), max(np.prod(self.shape), np.prod(self.job.domain.shape))
         most = max(1, min(SHARD_IMAGES, SHARD_BYTES // (4 * max(1, int(size)))))
-        count = max(-(-images // most), min(self.job.workers, images))
+        count = max(-(-images // most), min(slots(self.job.compute), images))
         return np.array_split(np.arange(images), count)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -243,13 +249,14 @@ class Work:
                         continue
                     draws = sampling.draws(block, purpose) if draws is None else draws
                     noise = voter.place_noise(draws)
+                    plain, chosen = sampling.plain[number], []
                     for place in waiting:
                         count = min(block.stop, tally.target(purpose)) - block.start
                         winners = voter.winners(placed[number][place], noise, count)
-                        tile = purpose, int(images[place]), block.number
-                        compared.add(sampling.plain[number].compare(inputs[place], draws, winners, tile))
+                        chosen.append(plain.choose(winners, (purpose, int(images[place]), block.number)))
                         tally.add(place, voter.count(winners), count)
                         yield f"{number}:{images[place]}", tally.state(place), count
+                    compared.add(plain.compare([inputs[place] for place in waiting], draws, chosen))
                     for place in tally.settle(waiting, labels):
                         yield f"{number}:{images[place]}", None, tally.saved(place)
             if purpose == CHOOSING:
@@ -287,15 +294,10 @@ def measure_rate(sampling: Sampling, seconds: float = PROBE_SECONDS) -> Rate:
         while passes == 0 or time.perf_counter() - began < seconds:
             voter.votes(image, noise, count)
             passes += count
-    return Rate(passes / (time.perf_counter() - began), sampling.job.workers)
+    return Rate(passes / (time.perf_counter() - began), slots(sampling.job.compute))
 
 
-def _place(key: str) -> tuple[int, int]:
-    number, image = key.split(":")
-    return int(number), int(image)
-
-
-def _certificates(sampling: Sampling, number: int, tally: Tally, seconds: float) -> Certificates:
+def _certificates(sampling: Sampling, number: int, tally: Tally, seconds: float, kinds: Sequence[str]) -> Certificates:
     job, setting = sampling.job, tally.setting
     noise, levels = setting.noise, setting.levels(job.classes)
     votes = tally.votes(job.domain.labels)
@@ -320,6 +322,13 @@ def _certificates(sampling: Sampling, number: int, tally: Tally, seconds: float)
         noise=noise,
         samples=setting.n,
         **facts_of(
-            job, setting, seconds, n0=setting.n0, stop=setting.stop.spec, prepared=prepared, backend=job.backend
+            job,
+            setting,
+            seconds,
+            n0=setting.n0,
+            stop=setting.stop.spec,
+            prepared=prepared,
+            backend=job.compute.backend,
+            device=", ".join(kinds),
         ),
     )

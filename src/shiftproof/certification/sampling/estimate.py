@@ -38,7 +38,9 @@ def _mean_passes(job: Job, setting: Setting, tried: int) -> float:
     few = np.unique(np.linspace(0, len(job.domain) - 1, tried, dtype=np.int64))
     # noise of its own: what is chosen after a look at an estimate must not have met the noise that certifies
     seed = derive(job.seed, "estimate")
-    trial = replace(job, domain=job.domain.subset(few), seed=seed, record=Memory(), workers=1, progress="off")
+    trial = replace(
+        job, domain=job.domain.subset(few), seed=seed, record=Memory(), compute=job.compute.alone(), progress="off"
+    )
     n = min(TRIAL_SAMPLES, setting.n)
     votes = sample(trial, [replace(setting, n=n, stop=Full(), skip_wrong=False)])[0]
     frequencies = np.stack([votes.count, votes.runner_up_count, n - votes.count - votes.runner_up_count], 1)

@@ -7,6 +7,7 @@ of the model itself, each input on its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,6 +29,9 @@ _NEAR_TIE, _ROUNDING = 0.02, 4 * 2.0**-23
 """Of the usual lead, and of the logits: below this, rounding may change an answer."""
 _FEWER_BITS = 0.05
 """What part of the answers may differ where the copy computes in fewer bits than float32."""
+
+Chosen = tuple[int, int]
+"""Which row of a block of noise, and what the copy answered."""
 
 
 @dataclass
@@ -73,20 +77,31 @@ class PlainVotes:
         """For a job of at most so many votes."""
         return cls(model, noise, min(MOST, max(AT_LEAST / max(votes, 1), SHARE)))
 
-    def compare(self, image: Tensor, draws: FloatArray, winners: Tensor, tile: tuple[str, int, int]) -> Compared:
-        """Some of the `winners` of a tile against the model; `tile` is its purpose, image and block."""
+    def choose(self, winners: Tensor, tile: tuple[str, int, int]) -> list[Chosen]:
+        """Some of the votes of a tile; `tile` is its purpose, image and block."""
         purpose, number, block = tile
         share = max(self.share, FIRST_TILE) if block == 0 else self.share
-        chosen = np.flatnonzero(
-            numpy_generator(0, "compared votes", purpose, number, block).random(len(winners)) < share
-        )
+        drawn = numpy_generator(0, "compared votes", purpose, number, block).random(len(winners))
+        return [(row, int(winners[row])) for row in np.flatnonzero(drawn < share).tolist()]
+
+    def compare(self, images: Sequence[Tensor], draws: FloatArray, chosen: Sequence[list[Chosen]]) -> Compared:
+        """What was chosen of the tiles of several images under one block of noise, against the model.
+
+        All of a block one after the other: between two tiles the model's weights would leave the caches.
+        """
         found = Compared()
-        if len(chosen):
-            with torch.no_grad(), frozen(self.model):
-                each = [noisy_logits(self.model, self.noise, image, draws[row : row + 1]) for row in chosen.tolist()]
-            logits = torch.cat(each).double().cpu()
-            top = logits.topk(2, 1)
-            found.leads = (top.values[:, 0] - top.values[:, 1]).nan_to_num(0, 0, 0).tolist()
-            found.sizes = top.values.abs().amax(1).nan_to_num(0, 0, 0).tolist()
-            found.other = (top.indices[:, 0] != winners[torch.from_numpy(chosen)]).tolist()
+        if not any(chosen):
+            return found
+        with torch.no_grad(), frozen(self.model):
+            each = [
+                noisy_logits(self.model, self.noise, image, draws[row : row + 1])
+                for image, few in zip(images, chosen, strict=True)
+                for row, _ in few
+            ]
+        logits = torch.cat(each).double().cpu()
+        winners = torch.tensor([winner for few in chosen for _, winner in few])
+        top = logits.topk(2, 1)
+        found.leads = (top.values[:, 0] - top.values[:, 1]).nan_to_num(0, 0, 0).tolist()
+        found.sizes = top.values.abs().amax(1).nan_to_num(0, 0, 0).tolist()
+        found.other = (top.indices[:, 0] != winners).tolist()
         return found

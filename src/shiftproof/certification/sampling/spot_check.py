@@ -22,7 +22,7 @@ IMAGES, VOTES, SHARE = 16, 32, 0.02
 """So many images get so many votes, or fewer: no more than a share of the votes that certified them all."""
 WRONGLY_REFUSED = 1e-9
 """How probable it is at most that a sound job is refused."""
-_SLACK = {"f32": 0.0, "bf16": 0.05}
+_SLACK = {"f32": 0.0, "bf16": 0.05, "tf32": 0.05}
 
 
 def spot_check(job: Job, model: nn.Module, noise: Noise, certificates: Certificates) -> None:
@@ -44,7 +44,7 @@ def spot_check(job: Job, model: nn.Module, noise: Noise, certificates: Certifica
     with torch.no_grad(), frozen(model):
         for image, row in zip(inputs, chosen.tolist(), strict=True):
             votes = count_votes(model, noise, image, draws)
-            expected = float(certificates.p_lower[row]) - _SLACK[job.precision]
+            expected = float(certificates.p_lower[row]) - _SLACK[job.compute.precision]
             own = int(votes[certificates.chosen[row]])
             if binom.cdf(own, VOTES, expected) < WRONGLY_REFUSED / len(chosen):
                 raise NotAFunction(

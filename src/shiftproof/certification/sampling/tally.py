@@ -100,6 +100,10 @@ class Tally:
         self.counts[image] = 0
         self.counts[image, some] = counts
 
+    def forget(self, image: int) -> None:
+        """Start an image again."""
+        self.chosen[image], self.drawn[image], self.counts[image] = -1, 0, 0
+
     def saved(self, image: int) -> int:
         """How many votes a settled image did not need."""
         return int(self.setting.n - self.drawn[image])

@@ -97,7 +97,7 @@ def _in_pieces(method: Corruption, name: str, samples: Tensor, names: Sequence[s
         for start in range(0, len(samples), rows):
             some = slice(start, start + rows)
             keys = [derive(seed, "corruption", name, method.severity, one) for one in names[some] if count]
-            words = draw_words(keys, count) if count else torch.empty(len(samples[some]), 0, dtype=torch.int32)
+            words = draw_words(keys, count) if count else samples.new_empty(len(samples[some]), 0, dtype=torch.int32)
             given = samples[some].detach().float().contiguous()
             changed = method.apply(given, words.to(samples.device))
             result[some] = changed if method.kind == "text" else changed.clamp_(0, 1)

@@ -62,7 +62,8 @@ def _jolted(images: Tensor, moves: Tensor) -> Tensor:
     moved = torch.cat([points + moves.double(), moves.new_ones(len(moves), 3, 1).double()], -1)
     # where a pixel is read: the inverse map, in positions from -1 to 1 between the outermost pixels
     inverse = torch.linalg.lstsq(moved, points.expand(len(moves), 3, 2)).solution
-    x, y = torch.meshgrid(torch.arange(width), torch.arange(height), indexing="xy")
+    sides = (torch.arange(side, device=images.device) for side in (width, height))
+    x, y = torch.meshgrid(*sides, indexing="xy")
     homogeneous = torch.stack([x, y, torch.ones_like(x)], -1).to(inverse)
     places = torch.einsum("hwk,nkd->nhwd", homogeneous, inverse)
     grid = places * 2 / torch.tensor([width - 1, height - 1]).to(places) - 1

@@ -61,9 +61,9 @@ def attack_again(
     if not rows:
         return
     one = max(rows, key=lambda row: float(row.fact("eps")))
-    known = {sample: place for place, sample in enumerate(one["id"].tolist())}
-    places = np.array([known[sample] for sample in samples.ids.tolist() if sample in known], np.int64)
-    tried = [sample for sample in samples.ids.tolist() if sample in known and one["distance"][known[sample]] > 0]
+    known, distances = one.places_of(samples.ids.tolist()), one["distance"]
+    places = np.array(list(known.values()), np.int64)
+    tried = [sample for sample, place in known.items() if distances[place] > 0]
     size = size_text(float(one.fact("eps")), str(one.fact("norm")))
     if isinstance(probe.attack.threat, EmbeddingThreat):
         for sample in tried:

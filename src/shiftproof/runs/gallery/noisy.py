@@ -64,12 +64,12 @@ def move_to_edge(one: Measurement, samples: Domain, seed: int) -> Iterator[tuple
     able = pixels if deforming is None else _has_directions(deforming, samples.shape)
     if samples.kind != "image" or not able:
         return
-    known = {sample: place for place, sample in enumerate(one["id"].tolist())}
-    certified = (one["radius"] > 0) & ~one["skipped"] & (one["prediction"] >= 0)
+    known, radii = one.places_of(samples.ids.tolist()), one["radius"]
+    certified = (radii > 0) & ~one["skipped"] & (one["prediction"] >= 0)
     for place, sample in enumerate(samples.ids.tolist()):
-        if sample not in known or not certified[known[sample]] or not np.isfinite(one["radius"][known[sample]]):
+        if sample not in known or not certified[known[sample]] or not np.isfinite(radii[known[sample]]):
             continue
-        radius = float(one["radius"][known[sample]])
+        radius = float(radii[known[sample]])
         image = samples.inputs.take(np.array([place]))
         generator = torch_generator(seed, "gallery direction", sample)
         size = tuple(image.shape) if deforming is None else (1, deforming.size(samples.shape))

@@ -65,7 +65,8 @@ def _noisy(samples: Domain, shown: ShownModel) -> Iterator[tuple[str, Version]]:
     certificate = certificate_shown(shown.evidence)
     if certificate is None or samples.is_regression:
         return
-    held, seed, setting = set(certificate["id"].tolist()), int(certificate.fact("seed")), certificate.setting
+    held = certificate.places_of(samples.ids.tolist())
+    seed, setting = int(certificate.fact("seed")), certificate.setting
     noise = noise_of(certificate)
     if noise is not None:
         for sample, changed, answer in noisy_samples(noise, seed, shown.module, samples):

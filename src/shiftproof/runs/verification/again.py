@@ -88,7 +88,9 @@ def _replayed(case: Case, classifier: CertifiedClassifier, chosen: IntArray) -> 
     if not voters:
         # noise on a representation: there the certifier itself is asked, which evaluates the model as it is
         domain = case.job.domain.subset(few)
-        again = case.certifier.certify(replace(case.job, domain=domain, record=Memory(), workers=1, progress="off"))
+        again = case.certifier.certify(
+            replace(case.job, domain=domain, record=Memory(), compute=case.job.compute.alone(), progress="off")
+        )
         if not _same_constant(stored.constant, again.constant):
             message = f"rows have the constant {stored.constant}, the encoder {again.constant}"
             yield finding("fail", "constant-differs", case, message)
@@ -181,7 +183,9 @@ def _classes_again(case: Case, classifier: CertifiedClassifier, held: IntArray) 
 def _recomputed(case: Case, chosen: IntArray) -> Finding:
     """For certificates that count no votes: the same computation once more."""
     domain = case.job.domain.subset(chosen)
-    again = case.certifier.certify(replace(case.job, domain=domain, record=Memory(), workers=1, progress="off"))
+    again = case.certifier.certify(
+        replace(case.job, domain=domain, record=Memory(), compute=case.job.compute.alone(), progress="off")
+    )
     stored = case.certificates.subset(chosen)
     # the allowance for rounding is measured on some samples, and on a part of them comes out a little otherwise
     rounding = 4 * float(again.details.get("rounding", 0.0)) / max(again.constant or 1.0, 1e-12)

@@ -32,7 +32,7 @@ class Case:
     @property
     def slack(self) -> float:
         """What part of the votes may differ from the model's own: 0, unless something else than float32 torch voted."""
-        return 0.0 if (self.job.precision, self.job.backend) == ("f32", "torch") else 0.05
+        return 0.0 if (self.job.compute.precision, self.job.compute.backend) == ("f32", "torch") else 0.05
 
     steps: ClassVar[int] = 10
     directions: ClassVar[int] = 4

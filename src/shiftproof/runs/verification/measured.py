@@ -43,7 +43,7 @@ def clean_again(run: Run, data: StudyData, models: Mapping[Member, nn.Module]) -
             for rows in run.evidence.where(probe="clean", **same):
                 if rows["id"].tolist() != domain.ids.tolist():
                     continue
-                logits = torch.cat([logits_of(model, domain.take(block)[0]) for block in domain.blocks])
+                logits = torch.cat([logits_of(model, domain.take(block)[0]).cpu() for block in domain.blocks])
                 other = _answers_otherwise(logits, rows["prediction"], _TIE)
                 if other.any():
                     sample = rows["id"][int(np.argmax(other))]
