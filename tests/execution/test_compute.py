@@ -1,6 +1,7 @@
 """Where and how to compute: what is refused, how memory that runs out is met, what is sent to other machines."""
 
 import pickle
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from shiftproof.certification.sampling.devices import restart_elsewhere
 from shiftproof.certification.sampling.engine import sample
 from shiftproof.certification.sampling.tally import Tally
 from shiftproof.errors import ModelError, UsageError
-from shiftproof.execution import HERE, Compute, ready
+from shiftproof.execution import HERE, Compute, ready, run_shards
 from shiftproof.execution.packing import LARGE, Packer, unpack
 from shiftproof.models.prepared.slices import Slices, fitting_slice
 
@@ -48,6 +49,31 @@ def test_a_cluster_that_is_not_there_is_refused_before_anything_is_computed(addr
     pytest.importorskip("ray")
     with pytest.raises(UsageError, match="nobody answers at|it should be ray://HOST"):
         ready(Compute("cpu", cluster=address))
+
+
+def _switches() -> tuple[str, ...]:
+    return torch.backends.cuda.matmul.fp32_precision, torch.backends.cudnn.conv.fp32_precision
+
+
+def _look(shard: int) -> Iterator[tuple[str, ...]]:
+    yield _switches()
+    yield _switches()
+
+
+@pytest.mark.skipif(not hasattr(torch.backends.cudnn, "conv"), reason="switches of torch 2.9")
+@pytest.mark.parametrize(("precision", "wanted"), [("f32", "ieee"), ("tf32", "tf32")])
+def test_shards_compute_in_the_precision_that_was_asked_for(
+    precision: Any, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the process that computes them, whatever is switched on around it: a worker elsewhere has torch's defaults."""
+    monkeypatch.setattr("shiftproof.execution.compute.find_device", lambda _: torch.device("cuda"))
+    before = _switches()
+    with Compute("cuda", "tf32" if precision == "f32" else "f32").exact_products():
+        around = _switches()
+        for _, seen in run_shards(_look, [0, 1], Compute("cuda", precision)):
+            assert seen == (wanted, wanted)
+            assert _switches() == around != seen
+    assert _switches() == before
 
 
 def test_memory_that_runs_out_halves_the_slice_and_says_so() -> None:

@@ -303,8 +303,13 @@ def test_fewer_bits_are_not_fused() -> None:
 def test_a_description_is_found_in_a_guarantee() -> None:
     from shiftproof.certification.guarantees import described_classifier, smoothing_guarantee
 
-    for name in ("cnn", "strided"):
-        description = prepare(seasoned(CASES[name][0]()), SHAPE).description
+    here = [prepare(seasoned(CASES[name][0]()), SHAPE).description for name in ("cnn", "strided")]
+    on_devices = [
+        "f32 on cuda, 4 BatchNorm folded, torch 2.13.0",
+        "tf32 on cuda, torch 2.13.0",
+        "bf16 on mps, torch 2.9",
+    ]
+    for description in [*here, *on_devices]:
         assert described_classifier(smoothing_guarantee(sp.noise.Gaussian(0.5), 0.001, description)) == description
 
 

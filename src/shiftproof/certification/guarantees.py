@@ -17,8 +17,8 @@ TOGETHER = (
 """What may and may not be concluded from many certificates at once."""
 
 _EVALUATED = re.compile(
-    r"\b(?:f32|bf16)(?:, \d+ BatchNorm folded)?(?:, first layer split off)?(?:, \d+ convolutions? fused)?, "
-    r"(?:torch|OpenVINO) [\w.]+"
+    r"\b(?:f32|bf16|tf32)(?: on [a-z]+)?(?:, \d+ BatchNorm folded)?(?:, first layer split off)?"
+    r"(?:, \d+ convolutions? fused)?, (?:torch|OpenVINO) [\w.]+"
 )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from shiftproof.execution.cluster import cluster_slots, join_cluster, run_on_cluster
 from shiftproof.execution.compute import HERE, Compute
@@ -13,6 +13,7 @@ from shiftproof.execution.workers import run_here
 __all__ = ["ready", "run_shards", "slots"]
 
 R = TypeVar("R")
+_END = object()
 
 
 def run_shards(
@@ -28,8 +29,11 @@ def run_shards(
     Every shard runs on one thread wherever it runs, so that a result can't depend on that. On this machine, work goes
     to worker processes if it is expected to take longer than `worth` seconds (15): `seconds` in all, where the caller
     knows, else what the first shard, which then runs in process, lets expect. Where there is a cluster, all work goes
-    there; `threads` are those that a shard uses there, if it uses more than one.
+    there; `threads` are those that a shard uses there, if it uses more than one. Products are exact, or tf32, in
+    whichever process it is that computes them.
     """
+    if compute.kind != "cpu":
+        task = _WithExactProducts(task, compute)
     if compute.cluster is not None:
         return run_on_cluster(task, list(shards), compute, threads)
     return run_here(task, shards, compute.processes, worth, seconds)
@@ -48,3 +52,21 @@ def ready(compute: Compute) -> Compute:
     join_cluster(compute)
     # a node must not choose for itself: all votes are of one kind of device
     return replace(compute, device=compute.kind) if compute.device == "auto" else compute
+
+
+@dataclass(frozen=True)
+class _WithExactProducts(Generic[R]):
+    """A task whose parts are computed in the precision that was asked for: torch's switches are those of a process."""
+
+    task: Callable[[int], Iterable[R]]
+    compute: Compute
+
+    def __call__(self, shard: int) -> Iterator[R]:
+        parts = iter(self.task(shard))
+        while True:
+            # not around the whole: between two parts, somebody else's work is done here
+            with self.compute.exact_products():
+                part = next(parts, _END)
+            if part is _END:
+                return
+            yield part  # type: ignore[misc]

@@ -93,7 +93,7 @@ def run_study(
         for phase in filter(None, (spec.pretrain, spec) if spec.train else ()):
             check_processes(phase.objective, phase.recipe, processes)
     check_writable(planned.folder)
-    with only_one(planned.folder):
+    with only_one(planned.folder), compute.exact_products():
         record = _open_folder(planned, command)
         record |= _asked_of_numbers(record, require, radii) | {"images": images}
         return _fill_folder(planned, record, compute, progress, processes)

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from shiftproof.errors import TrainingError
+from shiftproof.execution import Compute
 from shiftproof.models.hashes import parameter_hash
 from shiftproof.objectives import Recipe
 from shiftproof.rng import seeded_globals, torch_generator
@@ -46,7 +47,12 @@ def descend(job: Job, team: Team, advance: Callable[[str], None]) -> Done:
     def weights() -> dict[str, str]:
         return {"weights": parameter_hash(model)}
 
-    with only(model, plan.part), math_threads(state.threads), seeded_globals(job.seed, "training"):
+    with (
+        only(model, plan.part),
+        math_threads(state.threads),
+        seeded_globals(job.seed, "training"),
+        Compute(str(job.device)).exact_products(),
+    ):
         loss_of = team.loss_of(model, job.objective)
         plateaus = _plateaus(state, plan, validation)
         stopped = _stopped(state, plan, plateaus)
