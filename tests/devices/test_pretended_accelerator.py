@@ -81,6 +81,13 @@ def there(model: nn.Module) -> Callable[[Tensor], Tensor]:
     return lambda inputs: functional_call(model, weights, (inputs,))
 
 
+def unfused(model: nn.Module, domain: sp.Domain) -> Prepared:
+    """As it is prepared for an accelerator: nothing is fused by the CPU's library."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.backends.mkldnn, "enabled", False)
+        return prepare(model, domain.shape)
+
+
 def on_cuda(prepared: Prepared) -> Prepared:
     assert isinstance(prepared.rest, nn.Module)
     first = None if prepared.first is None else there(prepared.first)
@@ -102,7 +109,7 @@ def network(name: str) -> tuple[nn.Module, sp.Domain]:
 @pytest.mark.parametrize("noise", ["gaussian:0.25", "uniform:0.5"])
 def test_votes_are_computed_on_the_device(name: str, noise: str) -> None:
     model, domain = network(name)
-    made, prepared = as_noise(noise), prepare(model, domain.shape)
+    made, prepared = as_noise(noise), unfused(model, domain)
     draws, taken = draw_block(made, domain.shape, Block(0, 0, 128), 0, "certification"), domain.take([0])[0]
     with pretended():
         voter = Voter(on_cuda(prepared), made, domain.shape, 2)
@@ -127,7 +134,7 @@ def _exact_layer(voter: Voter) -> Any:
 
 def test_an_image_that_was_left_behind_is_noticed() -> None:
     model, domain = network("cnn")
-    made, prepared = as_noise("gaussian:0.25"), prepare(model, domain.shape)
+    made, prepared = as_noise("gaussian:0.25"), unfused(model, domain)
     draws, taken = draw_block(made, domain.shape, Block(0, 0, 128), 0, "certification"), domain.take([0])[0]
     with pretended():
         voter = Voter(on_cuda(prepared), made, domain.shape, 2)

@@ -80,7 +80,9 @@ def test_a_process_that_is_ended_puts_away_what_it_has_open(tmp_path: Path) -> N
 
 
 SCRIPT = """
-import pickle, sys
+import pickle, signal, sys
+# a shell's job in the background ignores it
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {here!r})
 import rank_tasks
 from shiftproof.errors import ShiftproofError

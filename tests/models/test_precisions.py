@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 import shiftproof as sp
 from shiftproof.domains import Domain
+from shiftproof.execution import HERE, Compute
 from shiftproof.models.prepared import precisions
 from shiftproof.models.prepared.precisions import Speeds, compare_precisions
 from shiftproof.models.prepared.prepare import Prepared, prepare
@@ -39,8 +40,8 @@ def classifier(name: str) -> nn.Module:
 def test_the_clock_decides(slower: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, int]] = []
 
-    def timed(model: nn.Module, shape: tuple[int, ...], *, precision: str = "f32", **more: object) -> Prepared:
-        prepared = prepare(model, shape)
+    def timed(model: nn.Module, shape: tuple[int, ...], *, compute: Compute = HERE, **more: object) -> Prepared:
+        prepared, precision = prepare(model, shape), compute.precision
 
         def run(inputs: Tensor) -> Tensor:
             seen.append((precision, len(inputs)))

@@ -268,12 +268,12 @@ def test_a_run_that_was_stopped_is_one_sentence_and_what_is_there_is_checked(
 
 
 def test_a_run_that_was_stopped_before_its_model_was_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from shiftproof.runs import engine
+    from shiftproof.runs import cell_models
 
     def stop(*arguments: Any, **options: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(engine, "train_to_file", stop)
+    monkeypatch.setattr(cell_models, "train_to_file", stop)
     with pytest.raises(KeyboardInterrupt):
         run_study(find_study(str(tmp_path / "study.yaml")), tmp_path / "run", progress="off")
     (failed,) = [one for one in verify_folder(tmp_path / "run", seed=1, part=1) if one.level == "fail"]

@@ -32,6 +32,8 @@ def compile_for_openvino(model: nn.Module, example: Tensor, precision: str) -> t
             warnings.simplefilter("ignore")
             network = ov.convert_model(model, example_input=example, input=[list(example.shape)])
         settings = {hint.inference_precision: wanted, properties.inference_num_threads: 1, properties.num_streams: 1}
+        # it would pin its thread to the first core, in every worker to the same one
+        settings[hint.enable_cpu_pinning] = False
         compiled = ov.Core().compile_model(network, "CPU", settings)
     except Exception as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
