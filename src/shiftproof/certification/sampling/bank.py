@@ -17,7 +17,18 @@ from shiftproof.perturbations.noise import Noise, draw
 from shiftproof.rng import numpy_generator
 from shiftproof.types import FloatArray
 
-__all__ = ["CHOOSING", "COUNTING", "Block", "blocks", "check_exact", "draw_block", "grid_of", "off_grid", "on_grid"]
+__all__ = [
+    "CHOOSING",
+    "COUNTING",
+    "FIRST",
+    "Block",
+    "blocks",
+    "check_exact",
+    "draw_block",
+    "grid_of",
+    "off_grid",
+    "on_grid",
+]
 
 CHOOSING, COUNTING = "class choice", "certification"
 """What noise is for; the two never share a draw."""

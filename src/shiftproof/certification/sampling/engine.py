@@ -241,6 +241,10 @@ class Work:
         placed = [[voter.place_image(image[None]) for image in inputs] for voter in sampling.voters]
         compared = Compared()
         for purpose in (CHOOSING, COUNTING):
+            asked = [
+                [plain.places(purpose, image, tally.target(purpose)) for image in images.tolist()]
+                for plain, tally in zip(sampling.plain, tallies, strict=True)
+            ]
             for block in sampling.blocks(max(tally.target(purpose) for tally in tallies)):
                 draws = None
                 for number, (voter, tally) in enumerate(zip(sampling.voters, tallies, strict=True)):
@@ -253,7 +257,7 @@ class Work:
                     for place in waiting:
                         count = min(block.stop, tally.target(purpose)) - block.start
                         winners = voter.winners(placed[number][place], noise, count)
-                        chosen.append(plain.choose(winners, (purpose, int(images[place]), block.number)))
+                        chosen.append(plain.choose(winners, block.start, asked[number][place]))
                         tally.add(place, voter.count(winners), count)
                         yield f"{number}:{images[place]}", tally.state(place), count
                     compared.add(plain.compare([inputs[place] for place in waiting], draws, chosen))

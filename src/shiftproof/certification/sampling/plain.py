@@ -16,15 +16,16 @@ from torch import Tensor, nn
 
 from shiftproof.attacks.victim import frozen
 from shiftproof.certification.plain_votes import noisy_logits
+from shiftproof.certification.sampling.bank import FIRST
 from shiftproof.errors import NotAFunction
 from shiftproof.perturbations.noise import Noise
 from shiftproof.rng import numpy_generator
-from shiftproof.types import FloatArray
+from shiftproof.types import FloatArray, IntArray
 
 __all__ = ["Compared", "PlainVotes"]
 
 AT_LEAST, SHARE, FIRST_TILE, MOST = 256, 1 / 1_024, 2 / 128, 1 / 8
-"""So many votes of a job are compared, this share of more, two of every image's first tile, and no more than this."""
+"""So many votes of a job are compared, this share of more, two of every image's first 128, and no more than this."""
 _NEAR_TIE, _ROUNDING = 0.02, 4 * 2.0**-23
 """Of the usual lead, and of the logits: below this, rounding may change an answer."""
 _FEWER_BITS = 0.05
@@ -77,12 +78,17 @@ class PlainVotes:
         """For a job of at most so many votes."""
         return cls(model, noise, min(MOST, max(AT_LEAST / max(votes, 1), SHARE)))
 
-    def choose(self, winners: Tensor, tile: tuple[str, int, int]) -> list[Chosen]:
-        """Some of the votes of a tile; `tile` is its purpose, image and block."""
-        purpose, number, block = tile
-        share = max(self.share, FIRST_TILE) if block == 0 else self.share
-        drawn = numpy_generator(0, "compared votes", purpose, number, block).random(len(winners))
-        return [(row, int(winners[row])) for row in np.flatnonzero(drawn < share).tolist()]
+    def places(self, purpose: str, image: int, votes: int) -> IntArray:
+        """Which of an image's votes are compared, ascending: drawn once, not for every tile."""
+        drawn = numpy_generator(0, "compared votes", purpose, image).random(votes)
+        chosen = drawn < self.share
+        chosen[:FIRST] = drawn[:FIRST] < max(self.share, FIRST_TILE)
+        return np.flatnonzero(chosen)
+
+    def choose(self, winners: Tensor, start: int, places: IntArray) -> list[Chosen]:
+        """Those of the votes from `start` on that are at one of the places."""
+        first, end = np.searchsorted(places, (start, start + len(winners)))
+        return [(row, int(winners[row])) for row in (places[first:end] - start).tolist()]
 
     def compare(self, images: Sequence[Tensor], draws: FloatArray, chosen: Sequence[list[Chosen]]) -> Compared:
         """What was chosen of the tiles of several images under one block of noise, against the model.
