@@ -16,10 +16,11 @@ HERE = Path(__file__).parent
 
 @dataclass
 class TwoNodes:
-    """A running cluster: its environment, where it is, and the process of its second node."""
+    """A running cluster: its environment, where it is, and the processes of its nodes."""
 
     environment: dict[str, str]
     address: str
+    head: int
     second: int
 
 
@@ -47,7 +48,7 @@ def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoNodes]:
     assert host.stdout is not None
     try:
         said = json.loads(next(line for line in host.stdout if line.startswith("{")))
-        yield TwoNodes({**environment, "RAY_ADDRESS": said["address"]}, said["address"], said["others"][0])
+        yield TwoNodes({**environment, "RAY_ADDRESS": said["address"]}, said["address"], *said["raylets"])
     finally:
         host.stdin.close()
         host.stdout.close()

@@ -97,10 +97,14 @@ def test_workers_and_a_node_that_are_killed_change_nothing(two_nodes: TwoNodes, 
     with subprocess.Popen(
         command, env=two_nodes.environment, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as there:
-        worker = until(lambda: working_for(two_nodes.second), there)
+        worker = until(lambda: child_of(two_nodes.second, "run_shard"), there)
         until(lambda: journal_of(tmp_path / "there"), there)
         os.kill(worker, signal.SIGKILL)
-        until(lambda: next((pid for pid in [working_for(two_nodes.second)] if pid and pid != worker), None), there)
+        until(lambda: child_of(two_nodes.second, "run_shard", worker), there)
+        mailbox = until(lambda: child_of(two_nodes.head, "Mailbox"), there)
+        os.kill(mailbox, signal.SIGKILL)
+        until(lambda: child_of(two_nodes.head, "Mailbox", mailbox), there)
+        until(lambda: child_of(two_nodes.second, "run_shard"), there)
         os.kill(two_nodes.second, signal.SIGKILL)
         _, said = there.communicate(timeout=600)
     assert there.returncode == 0, said
@@ -118,11 +122,12 @@ def until(find: Callable[[], Any], process: subprocess.Popen[str], seconds: floa
     raise AssertionError("nothing was found to be killed")
 
 
-def working_for(raylet: int) -> int | None:
-    """A worker process of a node that runs a shard now."""
+def child_of(raylet: int, what: str, other_than: int = 0) -> int | None:
+    """A process of a node that runs something now."""
     listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
-    return next((int(pid) for pid, parent, name in rows if int(parent) == raylet and "ray::run_shard" in name), None)
+    own = (int(pid) for pid, parent, name in rows if int(parent) == raylet and f"ray::{what}" in name)
+    return next((pid for pid in own if pid != other_than), None)
 
 
 def journal_of(run: Path) -> Path | None:

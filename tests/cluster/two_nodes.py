@@ -16,9 +16,9 @@ def main() -> None:
 
     options = {"num_cpus": 1, "object_store_memory": 128 << 20}
     cluster = Cluster(initialize_head=True, head_node_args={**options, "include_dashboard": False})
-    others = [cluster.add_node(**options) for _ in range(int((sys.argv[1:] or ["2"])[0]) - 1)]
-    raylets = [node.all_processes["raylet"][0].process.pid for node in others]
-    sys.stdout.write(json.dumps({"address": cluster.address, "others": raylets}) + "\n")
+    nodes = [cluster.head_node, *(cluster.add_node(**options) for _ in range(int((sys.argv[1:] or ["2"])[0]) - 1))]
+    raylets = [node.all_processes["raylet"][0].process.pid for node in nodes]
+    sys.stdout.write(json.dumps({"address": cluster.address, "raylets": raylets}) + "\n")
     sys.stdout.flush()
     sys.stdin.read()
     cluster.shutdown()

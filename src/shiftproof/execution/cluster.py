@@ -28,15 +28,26 @@ class _Cluster:
     def __init__(self, name: str) -> None:
         import ray
         from ray import cloudpickle
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
 
         self.ray, self.name = ray, name
         self.packer = Packer(cloudpickle.CloudPickler, ray.put)
-        # beside the process that asks: it is lost with nobody else
-        here = On(ray.get_runtime_context().get_node_id(), soft=True)
-        actor = ray.remote(num_cpus=0, max_concurrency=1_000)(Mailbox)
-        self.mailbox = actor.options(scheduling_strategy=here).remote()
-        ray.get(self.mailbox.alive.remote())
+        self.mailbox = self._open_mailbox()
+
+    def replace_mailbox(self, lost: Any) -> None:
+        """Open another mailbox in place of one that is lost, unless another thread has done so already."""
+        with _connecting:
+            if self.mailbox is lost:
+                self.mailbox = self._open_mailbox()
+
+    def _open_mailbox(self) -> Any:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
+
+        # beside the process that asks, and nowhere else: a node that is lost does not take it along
+        here = On(self.ray.get_runtime_context().get_node_id(), soft=False)
+        actor = self.ray.remote(num_cpus=0, max_concurrency=1_000)(Mailbox)
+        mailbox = actor.options(scheduling_strategy=here).remote()
+        self.ray.get(mailbox.alive.remote())
+        return mailbox
 
     @property
     def nodes(self) -> list[dict[str, Any]]:
@@ -91,24 +102,41 @@ def run_on_cluster(
     if not shards:
         return
     cluster = join_cluster(compute)
-    ray, job = cluster.ray, secrets.token_hex(8)
+    ray = cluster.ray
     package, references = _packed(cluster, task)
-    stored = ray.put(package)
     # a task that asks for more than any node has would wait for ever
     resources = {"num_cpus": min(threads, max(cluster.cores(), default=1)), "max_retries": RETRIES}
     if compute.kind != "cpu":
         resources["num_gpus"] = 1
-    run = ray.remote(**resources)(run_shard)
-    arguments = (cluster.mailbox, threads)
-    waiting = {run.remote(stored, references, job, shard, *arguments): shard for shard in shards}
-    received = dict.fromkeys(shards, 0)
+    run, arguments = ray.remote(**resources)(run_shard), (ray.put(package), references, secrets.token_hex(8))
+    received, left = dict.fromkeys(shards, 0), set(shards)
+    try:
+        for attempt in range(RETRIES + 1):
+            mailbox = cluster.mailbox
+            try:
+                waiting = {run.remote(*arguments, shard, mailbox, threads): shard for shard in shards if shard in left}
+                yield from _collect(ray, mailbox, arguments[-1], waiting, received, left)
+                return
+            except ray.exceptions.RayActorError:
+                # what it held is lost with it: shards that are not finished are run again
+                if attempt == RETRIES:
+                    raise
+                cluster.replace_mailbox(mailbox)
+    except ray.exceptions.RayError as error:
+        raise _in_a_sentence(error) from error
+
+
+def _collect(
+    ray: Any, mailbox: Any, job: str, waiting: dict[Any, int], received: dict[int, int], left: set[int]
+) -> Iterator[tuple[int, Any]]:
+    """What running shards send, once each; `received` counts parts, and a shard that is finished leaves `left`."""
     try:
         while waiting:
             if _given_up.is_set():
                 raise ShiftproofError("the work was given up because other work failed")
             done, _ = ray.wait(list(waiting), num_returns=len(waiting), timeout=0.0)
             # what a finished shard has sent is here by now
-            for shard, first, parts in ray.get(cluster.mailbox.collect.remote(job, 0.0 if done else COLLECT_SECONDS)):
+            for shard, first, parts in ray.get(mailbox.collect.remote(job, 0.0 if done else COLLECT_SECONDS)):
                 fresh = parts[max(0, received[shard] - first) :]
                 received[shard] = max(received[shard], first + len(parts))
                 yield from ((shard, part) for part in fresh)
@@ -117,8 +145,7 @@ def run_on_cluster(
                 if isinstance(outcome, Exception):
                     raise outcome
                 assert received[shard] == outcome
-    except ray.exceptions.RayError as error:
-        raise _in_a_sentence(error) from error
+                left.remove(shard)
     finally:
         for ref in waiting:
             ray.cancel(ref, force=True)
