@@ -4,7 +4,7 @@
 
 All images differ; they lie in four domains of ten classes. Every command runs in a process of its own with an index
 folder that is empty at first. `largest` is the peak of resident memory of the largest process, `all` that of a command
-with its workers, where pages that they share count more than once. `processor` is the time of all cores together.
+with its workers, where a page that they share counts once. `processor` is the time of all cores together.
 Opening is `load_domains` and the fingerprint of all files, in a process that has imported everything before, which
 `processor` counts as well. Seconds are of this machine.
 """
@@ -70,8 +70,9 @@ def measure(command: Sequence[str], environment: dict[str, str], *, may_fail: bo
     with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as complained:
         process = subprocess.Popen(command, stdout=said, stderr=complained, env=environment)
         while process.poll() is None:
-            sizes = [_resident(one) for one in _family(process.pid)]
-            largest, together = max([largest, *sizes]), max(together, sum(sizes))
+            family = _family(process.pid)
+            sizes = [_resident(one) for one in family]
+            largest, together = max([largest, *sizes]), max(together, _proportional(family) or sum(sizes))
             time.sleep(BEAT_SECONDS)
         seconds = time.perf_counter() - began
         said.seek(0)
@@ -111,6 +112,18 @@ def _resident(process: int) -> int:
         return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError):
         return 0
+
+
+def _proportional(processes: Sequence[int]) -> int:
+    """Bytes of several processes, a page that n of them share counting 1/n in each; 0 where the system does not say."""
+    total = 0
+    for one in processes:
+        try:
+            lines = Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()
+            total += 1024 * int(next(line.split()[1] for line in lines if line.startswith("Pss:")))
+        except (OSError, StopIteration):
+            continue
+    return total
 
 
 def run_all(folder: Path, scratch: Path, steps: int, budget: str) -> dict[str, dict[str, float | str]]:

@@ -1,12 +1,13 @@
-"""How cost grows: images, noise samples, workers, training processes and Ray nodes against time and memory.
+"""How cost grows: images, votes, workers, training processes, Ray nodes and rows of evidence against time and memory.
 
     python benchmarks/scale.py [--quick] [--json] [--plot docs/images/scale.svg]
 
 Every point is a child process of its own, so that its peak of resident memory, with that of its workers, is its own;
 the clock starts when the work does, not when the process does. Each sweep has an ideal line beside it: cost in
-proportion to the work, from the first point; of workers, processes and nodes, the first point's time divided by how
-many there are. Ray's nodes are raylets of one core each on the loopback address, and are left out where ray is not
-installed. Only how the points lie to the line is a claim: seconds are those of the machine.
+proportion to the work, at the price of the largest point; of workers, processes and nodes, the first point's time
+divided by how many there are. Ray's nodes are raylets of one core each on the loopback address, and are left out where
+ray is not installed. Rows of evidence are made up (`made_up_run.py`), 500,000 a model, and reported. Only how the
+points lie to the line is a claim: seconds are those of the machine.
 """
 
 import argparse
@@ -39,10 +40,12 @@ class Sweep:
     shared: bool = False
     """Whether more of it should make it faster, not slower."""
 
-    def ideal(self, first: float, value: int) -> float:
-        """The time at a value, from that at the first one."""
-        ratio = value / self.values[0]
-        return first / ratio if self.shared else first * ratio
+    def ideal(self, rows: list[dict[str, float]], value: float) -> float:
+        """The time at a value, from what was measured."""
+        if self.shared:
+            return rows[0]["seconds"] * rows[0]["value"] / value
+        # what is paid once, starting workers above all, weighs least in the largest
+        return rows[-1]["seconds"] * value / rows[-1]["value"]
 
 
 SWEEPS = (
@@ -51,12 +54,16 @@ SWEEPS = (
     Sweep("workers", "worker processes (128 images, n = 1,024)", (1, 2), shared=True),
     Sweep("processes", "training processes of one thread (cnn, batch 128)", (1, 2), shared=True),
     Sweep("nodes", "Ray nodes of one core (128 images, n = 1,024)", (1, 2), shared=True),
+    Sweep("rows", "million rows of evidence in a report", (1, 2, 5, 10)),
 )
-BEFORE = {"images": 128, "n": 1_024, "workers": 2, "processes": 1, "nodes": 0, "steps": 60}
+BEFORE = {"images": 128, "n": 1_024, "workers": 2, "processes": 1, "nodes": 0, "steps": 60, "rows": 0}
 
 
 def child(settings: dict[str, int]) -> None:
     """Do the work of one point, and print its seconds."""
+    if settings["rows"]:
+        report(settings["rows"])
+        return
     import numpy as np
     import torch
 
@@ -95,6 +102,23 @@ def child(settings: dict[str, int]) -> None:
         began = time.perf_counter()
         sp.certify(model, domain, smoothing, **options)
     print(json.dumps({"seconds": time.perf_counter() - began}))
+
+
+def report(millions: int) -> None:
+    """Write the page and tables of a run, in a process that has not made it, and print its seconds."""
+    from made_up_run import ROWS_OF_A_MODEL
+
+    with tempfile.TemporaryDirectory() as folder:
+        write = f"from pathlib import Path; from made_up_run import *; write_run(Path({folder!r}), {{}})"
+        here = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+        subprocess.run(
+            [sys.executable, "-c", write.format(millions * 1_000_000 // ROWS_OF_A_MODEL)], env=here, check=True
+        )
+        import shiftproof as sp
+
+        began = time.perf_counter()
+        sp.open_run(folder).export()
+        print(json.dumps({"seconds": time.perf_counter() - began}))
 
 
 def measure(sweep: Sweep, value: int, quick: bool) -> dict[str, float]:
@@ -177,7 +201,7 @@ def plot(results: dict[str, list[dict[str, float]]], path: Path) -> None:
     measured, ideal, panels = Style(0), Style(None, dash=(5.0, 4.0)), []
     for sweep in (one for one in SWEEPS if one.name in results):
         points = [(row["value"], row["seconds"]) for row in results[sweep.name]]
-        line = [(value, sweep.ideal(points[0][1], int(value))) for value, _ in points]
+        line = [(value, sweep.ideal(results[sweep.name], value)) for value, _ in points]
         hints = [f"{row['seconds']:.1f} s, {row['peak_mb']:,.0f} MB" for row in results[sweep.name]]
         seconds = [second for _, second in [*points, *line]]
         x = numbers_axis(sweep.title, [value for value, _ in points], ticks=[value for value, _ in points])
@@ -193,9 +217,8 @@ def table(results: dict[str, list[dict[str, float]]]) -> Iterator[str]:
     yield "| what grows | value | seconds | of the ideal | peak memory |"
     yield "| --- | ---: | ---: | ---: | ---: |"
     for sweep in (one for one in SWEEPS if one.name in results):
-        first = results[sweep.name][0]["seconds"]
         for row in results[sweep.name]:
-            part = sweep.ideal(first, int(row["value"])) / row["seconds"]
+            part = sweep.ideal(results[sweep.name], row["value"]) / row["seconds"]
             cells = f"{row['value']:,.0f} | {row['seconds']:.1f} | {part:.2f} | {row['peak_mb']:,.0f} MB"
             yield f"| {sweep.title} | {cells} |"
 

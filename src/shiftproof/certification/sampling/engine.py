@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -36,6 +37,9 @@ from shiftproof.types import FloatArray, IntArray
 __all__ = ["Rate", "Sampling", "Work", "measure_rate", "sample"]
 
 SHARD_IMAGES, SHARD_BYTES = 256, 32 << 20
+PIECES, NOISE_SHARE, FEWEST_IMAGES = 4, 0.02, 64
+"""Shards of a process, so that none waits long for the others: as long as drawing noise anew for each takes no larger
+part of its time; so many images in one at the least, where nobody knows what takes how long."""
 PROBE_SECONDS = 0.3
 
 Part = tuple[str, list[Any] | Compared | None, int]
@@ -62,7 +66,6 @@ def sample(
         raise UsageError("settings of one job share their noise: give them the same kind of noise, with any sigma")
     began = time.perf_counter()
     sampling = Sampling.of(job, settings, models, choice)
-    shards = sampling.shards()
     total = len(job.domain) * sum(setting.n0 + setting.n for setting in settings)
     tallies = [
         Tally(setting, sampling.distances(number, job.domain.blocks), job.classes)
@@ -73,10 +76,12 @@ def sample(
         tallies[number].restore(image, state)
     finished = sum(len(tally.settle(np.arange(len(job.domain)), job.domain.labels)) for tally in tallies)
     kinds = restart_elsewhere(job, tallies)
-    work = Work(sampling, shards, dict(of_images(job.record.done)))
     # on a cluster all work goes there; here processes are started if there is enough for them
     local = job.compute.processes > 1 and job.compute.cluster is None
-    seconds = measure_rate(sampling).seconds(total) if local else 0.0
+    rate = measure_rate(sampling) if local else None
+    seconds = 0.0 if rate is None else rate.seconds(total)
+    shards = sampling.shards(FEWEST_IMAGES if rate is None else rate.fewest_images)
+    work = Work(sampling, shards, dict(of_images(job.record.done)))
     if local and pickled(work) is None:
         warnings.warn("the model can't be sent to worker processes; it runs in this one", stacklevel=2)
     compared = Compared()
@@ -205,11 +210,16 @@ class Sampling:
                 found.append(off_grid(inputs.double().numpy(), noise.norm) if noise.additive else np.zeros(len(part)))
         return np.concatenate(found)
 
-    def shards(self) -> list[IntArray]:
-        """Images that share a process and its noise; how they are cut changes no vote."""
+    def shards(self, fewest: int = FEWEST_IMAGES) -> list[IntArray]:
+        """Images that share a process and its noise; how they are cut changes no vote.
+
+        Where several processes work, more than one each, of `fewest` images or more.
+        """
         images, size = len(self.job.domain), max(np.prod(self.shape), np.prod(self.job.domain.shape))
         most = max(1, min(SHARD_IMAGES, SHARD_BYTES // (4 * max(1, int(size)))))
-        count = max(-(-images // most), min(slots(self.job.compute), images))
+        at_once = slots(self.job.compute)
+        pieces = min(PIECES * at_once, images // fewest) if at_once > 1 else 1
+        count = max(-(-images // most), min(at_once, images), pieces)
         return np.array_split(np.arange(images), count)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -275,10 +285,16 @@ class Work:
 
 @dataclass(frozen=True)
 class Rate:
-    """Forward passes a second of one single-threaded process, measured just now."""
+    """Forward passes, and noise samples drawn, a second by one single-threaded process, measured just now."""
 
     passes: float
+    noise: float
     workers: int
+
+    @property
+    def fewest_images(self) -> int:
+        """How many images have to share their noise for drawing it to be a small part of the work."""
+        return math.ceil(self.passes / self.noise / NOISE_SHARE)
 
     def seconds(self, passes: float) -> float:
         """How long so many passes take with all workers."""
@@ -290,6 +306,9 @@ def measure_rate(sampling: Sampling, seconds: float = PROBE_SECONDS) -> Rate:
     voter, prepared = sampling.voters[0], sampling.prepared[0]
     block = next(iter(sampling.blocks(1)))
     noise = voter.place_noise(sampling.draws(block, "probe"))
+    began = time.perf_counter()
+    voter.place_noise(sampling.draws(block, "probe"))
+    drawn = len(noise) / (time.perf_counter() - began)
     image = voter.place_image(sampling.job.domain.take([0])[0])
     count = min(prepared.slice_size, len(noise))
     with single_threaded():
@@ -298,7 +317,7 @@ def measure_rate(sampling: Sampling, seconds: float = PROBE_SECONDS) -> Rate:
         while passes == 0 or time.perf_counter() - began < seconds:
             voter.votes(image, noise, count)
             passes += count
-    return Rate(passes / (time.perf_counter() - began), slots(sampling.job.compute))
+    return Rate(passes / (time.perf_counter() - began), drawn, slots(sampling.job.compute))
 
 
 def _certificates(sampling: Sampling, number: int, tally: Tally, seconds: float, kinds: Sequence[str]) -> Certificates:
