@@ -33,7 +33,7 @@ from shiftproof.models.prepared.slices import Slices, fitting_slice
         ({"precision": "tf32"}, "precision 'tf32' is one of accelerators"),
         ({"backend": "tea"}, "unknown backend 'tea'"),
         ({"workers": 0}, "workers is 0; it should be a whole number of at least 1"),
-        ({"cluster": "slurm"}, "the cluster is 'slurm'; it should be 'ray', or 'ray://HOST'"),
+        ({"cluster": "slurm"}, "the cluster is 'slurm'; it should be 'ray', or 'ray://HOST"),
         ({"cluster": "ray://"}, "the cluster is 'ray://'"),
     ],
 )

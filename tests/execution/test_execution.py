@@ -26,6 +26,19 @@ from shiftproof.execution import (
 )
 
 
+def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
+    """However short its work looks to the processes that run it again."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from shiftproof.execution import Compute, always_in_workers, run_shards\n"
+        "def task(shard):\n    yield shard\n"
+        "with always_in_workers():\n    print(list(run_shards(task, [0, 1, 2], Compute('cpu', workers=2))))\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "put what it does under if __name__ == '__main__':" in done.stderr.splitlines()[-1]
+
+
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "result.json"
     write_json(path, {"a": 1})

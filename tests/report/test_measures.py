@@ -271,6 +271,10 @@ class TestSandwich:
         parts = [certified("sketch", 80, 0.9), attacked("sketch", 10), rows("sketch", "clean", 80)]
         assert all(finding.level == "pass" for finding in order_findings(Evidence.concat(parts)))
 
+    def test_fewer_bits_are_another_classifier(self) -> None:
+        parts = [certified("sketch", 80, 0.9, precision="bf16"), smoothed_attack("sketch", 60)]
+        assert "sandwich-broken" not in [finding.code for finding in order_findings(Evidence.concat(parts))]
+
     def test_other_units_are_another_ball(self) -> None:
         moved = attacked("sketch", 0, units="half image sizes", classifier="smoothed", noise="gaussian 0.25", n=100_000)
         parts = [certified("sketch", 80, 0.9), moved]

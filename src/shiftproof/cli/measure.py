@@ -99,9 +99,13 @@ def compute_of(
     import os
 
     from shiftproof.execution import Compute, ready
+    from shiftproof.execution.cluster import describe_cluster
 
     count = workers or os.cpu_count() or 1
-    return ready(Compute(device, precision, backend, count, cluster))  # type: ignore[arg-type]
+    compute = ready(Compute(device, precision, backend, count, cluster))  # type: ignore[arg-type]
+    if compute.cluster is not None:
+        typer.echo(f"cluster: {describe_cluster(compute)}", err=True)
+    return compute
 
 
 def study_of_one_model(

@@ -292,7 +292,7 @@ Device = Annotated[str, typer.Option("--device", help="auto (an accelerator if t
 Cluster = Annotated[
     str | None,
     typer.Option(
-        "--cluster", help="ray: start or join a cluster here; ray://HOST: join one there (extra 'distributed')."
+        "--cluster", help="ray: start or join a cluster here; ray://HOST[:PORT]: join one there (extra 'distributed')."
     ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="runs/<name>-<hash>")]

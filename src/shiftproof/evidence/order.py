@@ -148,8 +148,12 @@ def _far_inside(held: Measurement, radius: FloatArray, eps: float, votes: float)
 
 
 def _same_classifier(held: Measurement, other: Measurement) -> bool:
-    """The same kind, and for smoothed ones the same noise."""
-    if held.classifier != other.classifier:
+    """The same kind in the same precision, and for smoothed ones the same noise."""
+    if held.classifier != other.classifier or _precision(held) != _precision(other):
         return False
     noise = held.fact("noise")
     return held.classifier == "base" or (held.classifier == "smoothed" and bool(noise) and noise == other.fact("noise"))
+
+
+def _precision(one: Measurement) -> str:
+    return str(one.fact("precision") or "f32")

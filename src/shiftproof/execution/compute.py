@@ -56,7 +56,9 @@ class Compute:
         if self.backend not in get_args(Backend):
             raise UnknownName("backend", str(self.backend), get_args(Backend))
         if self.cluster is not None and not _names_cluster(self.cluster):
-            raise UsageError(f"the cluster is {self.cluster!r}; it should be 'ray', or 'ray://HOST' for one elsewhere")
+            raise UsageError(
+                f"the cluster is {self.cluster!r}; it should be 'ray', or 'ray://HOST[:PORT]' for one elsewhere"
+            )
 
     def check(self) -> Compute:
         """The same, if there is such a device, precision, backend and cluster here; bf16 is tried in a child first."""
@@ -140,12 +142,22 @@ def find_device(name: str) -> torch.device:
             found = torch.zeros(1, device=name)
             found.cpu()
         except (RuntimeError, AssertionError) as error:
-            raise UsageError(f"can't compute on the device {name!r}: {str(error).splitlines()[0]}") from error
+            there = ", ".join(dict.fromkeys(["cpu", *_accelerators()]))
+            raise UsageError(f"can't compute on the device {name!r}; this machine has: {there}") from error
         if found.device.type == "cpu" and torch.device(name).index:
             raise UsageError(f"can't compute on the device {name!r}: there is one CPU; write --device cpu")
         return found.device
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return accelerator or torch.device("cpu")
+
+
+def _accelerators() -> list[str]:
+    import torch
+
+    if not torch.accelerator.is_available():
+        return []
+    kind = str(torch.accelerator.current_accelerator(check_available=True))
+    return [kind, *(f"{kind}:{number}" for number in range(torch.accelerator.device_count()))]
 
 
 def _names_cluster(text: object) -> bool:

@@ -18,15 +18,20 @@ from typing import Any
 from shiftproof.errors import UsageError
 from shiftproof.execution.memory import keep_freed_memory
 from shiftproof.execution.signals import describe_exit, terminate_as_interrupt
-from shiftproof.execution.workers import SETTLE_SECONDS, deaf_to_interrupts, sendable
+from shiftproof.execution.workers import (
+    SETTLE_SECONDS,
+    UNGUARDED,
+    UNGUARDED_SENTENCE,
+    check_guarded,
+    deaf_to_interrupts,
+    sendable,
+)
 
 __all__ = ["ProcessLost", "Tell", "run_ranks"]
 
 GRACE_SECONDS = 5.0
 """How long a process that is asked to end may take to put away what it has open."""
 
-_UNGUARDED = 78
-"""The exit code of a process that was started from a script which starts processes whenever it is imported."""
 _TOLD, _DONE, _FAILED = range(3)
 
 Tell = Callable[[Any], None]
@@ -79,9 +84,7 @@ def run_ranks(package: bytes, size: int, hear: Callable[[Any], None]) -> Any:
 def _check_may_start() -> None:
     """Refuse to start processes from one that is only just being started, or that may have none."""
     process = multiprocessing.current_process()
-    if getattr(process, "_inheriting", False):
-        # whoever has started this one reads the code, and says what to do
-        sys.exit(_UNGUARDED)
+    check_guarded()
     if process.daemon:
         raise UsageError("a worker process can't start processes of its own; use one of --workers and --processes")
 
@@ -129,11 +132,8 @@ def _cause(
     if not dead and failures:
         return min(failures, key=lambda failure: failure[0])[1]
     rank, code = (dead or silent)[0]
-    if code == _UNGUARDED:
-        return UsageError(
-            "each of several processes runs the script again that asks for them: put what it does under "
-            "if __name__ == '__main__':"
-        )
+    if code == UNGUARDED:
+        return UsageError(UNGUARDED_SENTENCE)
     return ProcessLost(rank, describe_exit(code))
 
 

@@ -28,9 +28,10 @@ MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PAT
 _LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """With 0, Ray's servers listen on the loopback address and nowhere else, as they do on a Mac."""
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
+_QUIET |= {"RAY_IGNORE_UNHANDLED_ERRORS": "1"}
 _NO_TOKEN = (
     f"the Ray cluster {{address}} does not accept this process's token: put the cluster's own into ~/.ray/auth_token, "
-    f"or name its file in {TOKEN_PATH}"
+    f"or name its file in {TOKEN_PATH}; if it is not yours, RAY_ADDRESS=local starts one of your own"
 )
 
 
@@ -57,10 +58,18 @@ def open_session(compute: Compute) -> None:
         try:
             with _listening(heard):
                 ray.init(**options)
+            _be_quiet(ray)
         except Exception as error:
             heard.seek(0)
             raise _in_a_sentence(error, address, heard.read().decode(errors="replace")) from error
     _check_nodes(ray)
+
+
+def _be_quiet(ray: Any) -> None:
+    """Keep Ray from printing that a worker or a node is lost: it is replaced, and stdout is for results."""
+    worker: Any = getattr(getattr(ray, "_private", None), "worker", None)
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *_, **__: None
 
 
 def _address_of(cluster: str) -> str | None:

@@ -13,11 +13,19 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
-from shiftproof.errors import ShiftproofError
+from shiftproof.errors import ShiftproofError, UsageError
 from shiftproof.execution.memory import keep_freed_memory
 from shiftproof.execution.signals import describe_exit
 
-__all__ = ["always_in_workers", "deaf_to_interrupts", "pickled", "run_here", "sendable", "single_threaded"]
+__all__ = [
+    "always_in_workers",
+    "check_guarded",
+    "deaf_to_interrupts",
+    "pickled",
+    "run_here",
+    "sendable",
+    "single_threaded",
+]
 
 R = TypeVar("R")
 
@@ -26,6 +34,13 @@ WORTH_SECONDS = 15.0
 
 SETTLE_SECONDS = 0.3
 """How long the end of a worker may precede the signal that ended it and is on its way to this process too."""
+
+UNGUARDED = 78
+"""The exit code of a process that was started from a script which starts processes whenever it is imported."""
+UNGUARDED_SENTENCE = (
+    "each of several processes runs the script again that asks for them: put what it does under "
+    "if __name__ == '__main__':"
+)
 
 _PART, _FINISHED, _FAILED = range(3)
 _END = object()
@@ -45,6 +60,8 @@ def run_here(
     caller knows, else what the first shard, which then runs in process, lets expect. `task` must be picklable for
     that; one that is not runs in process.
     """
+    if workers > 1:
+        check_guarded()
     remaining, worth = list(shards), WORTH_SECONDS if worth is None else worth
     if remaining and seconds is None:
         started = time.perf_counter()
@@ -80,6 +97,13 @@ def single_threaded() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def check_guarded() -> None:
+    """End a process that is only just being started and asks for processes itself: its script is not guarded."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        # whoever has started this one reads the code, and says what to do
+        sys.exit(UNGUARDED)
 
 
 def pickled(task: object) -> bytes | None:
@@ -158,6 +182,8 @@ def _naming_death(process: BaseProcess) -> Iterator[None]:
         # what was sent to all processes of a terminal or a job reaches this one as an interruption, a moment later
         time.sleep(SETTLE_SECONDS)
         process.join(SETTLE_SECONDS)
+        if process.exitcode == UNGUARDED:
+            raise UsageError(UNGUARDED_SENTENCE) from error
         how = describe_exit(process.exitcode)
         raise ShiftproofError(
             f"a worker process {how}. What is finished is kept; run the same command again{_advice(how)}."

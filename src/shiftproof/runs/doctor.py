@@ -49,6 +49,11 @@ def _torch() -> Iterator[Finding]:
     yield Finding("pass", "torch", f"torch uses {torch.get_num_threads()} threads of {os.cpu_count()} cores; {where}")
     from shiftproof.runs.precisions import describe_bf16
 
+    extras = {"openvino": ("--backend openvino", "fast"), "ray": ("--cluster ray", "distributed")}
+    for package, (option, extra) in extras.items():
+        version = package_version(package)
+        missing = f"{option} needs the package {package}: pip install 'shiftproof[{extra}]'"
+        yield Finding("pass", package, f"{option} works: {package} {version}" if version else missing)
     problem = bf16_problem()
     yield Finding("pass" if problem is None else "warn", "bf16", problem or describe_bf16())
     if importlib.util.find_spec("torchvision") is not None:
