@@ -27,6 +27,7 @@ from shiftproof.models.prepared.slices import Slices, fitting_slice
         ({"device": "abacus"}, "can't compute on the device 'abacus'"),
         ({"device": "cuda:7"}, "can't compute on the device 'cuda:7'"),
         ({"device": 7}, "the device is 7"),
+        ({"device": "privateuseone"}, "can't compute on the device 'privateuseone'"),
         ({"device": "meta"}, "can't compute on the device 'meta'"),
         ({"device": "cpu:3"}, "there is one CPU"),
         ({"precision": "f8"}, "unknown precision 'f8'"),

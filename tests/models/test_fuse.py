@@ -104,6 +104,12 @@ def downsampled(net: Block, x: Tensor) -> Tensor:
 
 
 # what is computed, how many convolutions are fused, and how many of these write a sum over the shortcut
+def in_groups() -> nn.Module:
+    block = Block(downsampled)
+    block.a, block.b = nn.Conv2d(8, 8, 3, padding=1, groups=4), nn.Conv2d(8, 8, 1, groups=2)
+    return block
+
+
 CASES: dict[str, tuple[Callable[[], nn.Module], int, int]] = {
     "cnn": (lambda: named("cnn", width=8), 4, 0),
     "gray cnn": (lambda: named("cnn", width=8, gray=True), 4, 0),
@@ -133,6 +139,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], int, int]] = {
     "viewed before": (lambda: Block(viewed_before), 2, 0),
     "relu read later": (lambda: Block(relu_of_what_is_read_later), 2, 0),
     "downsampled": (lambda: Block(downsampled), 3, 1),
+    "downsampled in groups": (in_groups, 3, 0),
     "other layout": (lambda: Block(lambda net, x: net.a(x.contiguous()) + net.norm(x)), 2, 0),
     "sum in another layout": (lambda: Block(in_another_layout), 3, 1),
     "own input": (lambda: Block(lambda net, x: net.a(x) + x), 2, 0),
@@ -146,6 +153,9 @@ CASES: dict[str, tuple[Callable[[], nn.Module], int, int]] = {
         0,
     ),
 }
+
+
+BITWISE = ["cnn", "preact-resnet18", "wide-resnet", "strided", "dilated", "downsampled", "downsampled in groups"]
 
 
 def seasoned(model: nn.Module) -> nn.Module:
@@ -194,7 +204,7 @@ def test_what_is_fused_is_the_same_function(name: str) -> None:
 @pytest.mark.skipif(
     torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"), reason="asked where it was found"
 )
-@pytest.mark.parametrize("name", ["cnn", "preact-resnet18", "wide-resnet", "strided", "dilated", "downsampled"])
+@pytest.mark.parametrize("name", BITWISE)
 def test_no_bit_is_another(name: str) -> None:
     with torch.no_grad():
         plain = traced(seasoned(CASES[name][0]()))

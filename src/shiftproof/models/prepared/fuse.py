@@ -135,9 +135,12 @@ def _shortcut(network: fx.GraphModule, conv: fx.Node, shapes: dict[fx.Node, tupl
     """What a convolution's output is added to, if the sum may be written over it.
 
     The sum comes next, so that nothing between the two changes what is added; everybody else who reads that has done
-    so before, and keeps no view of it; and it is not the convolution's own input.
+    so before, and keeps no view of it; and it is not the convolution's own input. A convolution of several groups with
+    a bias adds in another order there, so that bits would differ.
     """
-    total = _only_reader(conv)
+    layer = _layer(network, conv)
+    assert isinstance(layer, nn.Conv2d)
+    total = _only_reader(conv) if layer.groups == 1 else None
     if total is None or total is not conv.next or total.target not in _SUMS or total.kwargs or len(total.args) != 2:
         return None
     other = total.args[1] if total.args[0] is conv else total.args[0]
