@@ -78,8 +78,8 @@ def prepare(
     """Freeze, fold, lay out and split a copy of `model` for inputs of `shape`; the model itself is not touched.
 
     BatchNorm behind a convolution is folded into it, ReLU overwrites what nobody else reads, images are stored with
-    their channels last, convolutions have packed weights and do the ReLU and the sum behind them (in f32), and a dense
-    first layer is split off. Each of these is compared with the `reference`, what the model itself says of a few
+    their channels last, convolutions have packed weights and do the sum behind them (in f32), and a dense first layer
+    is split off. Each of these is compared with the `reference`, what the model itself says of a few
     inputs, and is left out if it says anything else. A model that can't be traced is only frozen. In bf16 the layers
     between a first and a last dense one compute in bfloat16; noise is added before that.
     Without `check_batches` it is asked at no other size of a batch, which is enough to measure its speed.
