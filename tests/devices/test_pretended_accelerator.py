@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.func import functional_call
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
 
 import shiftproof as sp
 from shiftproof.attacks.victim import Base, Smoothed
@@ -26,9 +27,6 @@ from shiftproof.models.prepared.prepare import Prepared, prepare
 from shiftproof.models.prepared.slices import Slices
 from shiftproof.perturbations.noise import as_noise
 from shiftproof.perturbations.threat import project, steepest
-
-# reading a real image inside the mode is meant
-pytestmark = pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
 
 CUDA = torch.device("cuda")
 BY_HAND = {"__getitem__", "contiguous", "float", "double"}
@@ -40,6 +38,10 @@ class Moves(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func is torch.Tensor.numpy and not isinstance(args[0], FakeTensor):
+            # inside the mode it would be a copy without numbers, in whatever memory that has
+            with _disable_current_modes():
+                return args[0].numpy()
         if func is torch.Tensor.to:
             given = [*args[1:], *kwargs.values()]
             target = next((one.device if isinstance(one, Tensor) else one for one in given if _says_where(one)), None)
@@ -120,6 +122,14 @@ def test_votes_are_computed_on_the_device(name: str, noise: str) -> None:
         assert block.device.type == "cuda"
         assert outputs.device.type == "cuda"
         assert outputs.shape == (100, 2)
+
+
+def test_a_real_image_keeps_its_numbers_inside_the_mode() -> None:
+    image = torch.rand(1, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    expected = image.clone().numpy()
+    with pretended():
+        found = [image.numpy() for _ in range(20)]
+    assert all(np.array_equal(one, expected) for one in found)
 
 
 def _exact_layer(voter: Voter) -> Any:
