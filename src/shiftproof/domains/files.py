@@ -26,7 +26,7 @@ HEADER_BYTES = 1 << 16
 """Of a file, enough to tell an image's size."""
 UNREADABLE = (OSError, ValueError, SyntaxError, zipfile.BadZipFile, Image.DecompressionBombError)
 """What reading a file or decoding an image may raise."""
-_ASKING = 8
+_ASKING = 2
 
 
 @dataclass(frozen=True, eq=False)

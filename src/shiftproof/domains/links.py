@@ -16,8 +16,9 @@ __all__ = ["ABSENT", "State", "scan_links", "state_in", "state_of"]
 
 MOST_WAYS = 1_000
 """Ways, by links, to one and the same folder; beyond that they are not meant to be data."""
-SCANNING = 8
-"""Folders that are looked at at a time: mostly, the system is waited for."""
+SCANNING = 2
+"""Folders that are looked at at a time. More threads wait for the interpreter lock longer than for the disk, even for
+one whose entries are not in memory yet."""
 
 State = tuple[int, int, int, int]
 """What tells that a file was changed: size, times of its content and of its entry (in ns), number of its inode."""
