@@ -11,6 +11,7 @@ Which bound holds when::
     the same of several trainings      over_seeds
     what an interval decides           p_value, and holm where there are several
     predicted and true numbers         correlation, correlation_gap
+    a few pairs of numbers             rank_correlation
 """
 
 from shiftproof.statistics.betting import betting_lower, betting_upper
@@ -40,11 +41,13 @@ from shiftproof.statistics.bounded import (
 from shiftproof.statistics.correlation import Pairs, correlation, correlation_gap, pearson, spearman
 from shiftproof.statistics.order import quantile_lower_index, quantile_upper_index
 from shiftproof.statistics.p_values import holm, p_value
+from shiftproof.statistics.rank_correlation import RankCorrelation, rank_correlation
 from shiftproof.statistics.seeds import over_seeds
 from shiftproof.statistics.sequence import sequence_lower, sequence_upper
 
 __all__ = [
     "Pairs",
+    "RankCorrelation",
     "Resampled",
     "Sample",
     "bernoulli_round",
@@ -69,6 +72,7 @@ __all__ = [
     "quantile_upper_index",
     "randomized_lower_bound",
     "randomized_upper_bound",
+    "rank_correlation",
     "resample_difference",
     "resample_mean",
     "sequence_lower",
