@@ -23,7 +23,7 @@ from shiftproof.domains.splits import first_samples, held_out
 from shiftproof.rng import numpy_generator
 from shiftproof.theory import Points, lower_distance
 from shiftproof.theory.critics_network import NetworkFit
-from shiftproof.theory.distance import Fit, LinearFit, difference_bound
+from shiftproof.theory.distances.lower_bound import Fit, LinearFit, difference_bound
 
 DEALS, PATCHES = 200, 10
 LEVELS, BRIGHTER = (0.99, 0.9, 0.8), np.float32(0.1)

@@ -10,7 +10,7 @@ from shiftproof.errors import DataError, UnknownName, UsageError
 from shiftproof.perturbations.norms import DUALS, ORDERS
 from shiftproof.theory import Points, lower_distance
 from shiftproof.theory.critics_linear import linear_critics
-from shiftproof.theory.distance import difference_bound
+from shiftproof.theory.distances.lower_bound import difference_bound
 from shiftproof.theory.points import deal, unit_means
 from shiftproof.types import FloatArray
 

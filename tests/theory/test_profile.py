@@ -14,7 +14,7 @@ from shiftproof.perturbations.noise import Rotation
 from shiftproof.theory import Alarm, Distance, Points, lower_distance
 from shiftproof.theory.critics_network import NetworkFit
 from shiftproof.theory.critics_smoothed import SmoothedFit
-from shiftproof.theory.distance import Fit
+from shiftproof.theory.distances.lower_bound import Fit
 from shiftproof.theory.profile import Profile, profile_of, read_profile, write_profile
 
 NAMES = {"domain": "photo", "example": "sketch", "run": "0123"}

@@ -23,7 +23,7 @@ from shiftproof.runs.shift_spaces import CRITICS, SPACES, Settings, distance_bet
 from shiftproof.runs.sources import as_data
 from shiftproof.runs.trust import Trust
 from shiftproof.theory.confidence import check_level
-from shiftproof.theory.distance import Distance, Interval
+from shiftproof.theory.distances.lower_bound import Distance, Interval
 from shiftproof.theory.profile import Profile, profile_of
 from shiftproof.theory.words import rounded_down
 

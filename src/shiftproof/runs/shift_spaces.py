@@ -15,7 +15,7 @@ from shiftproof.runs.shift_inputs import check_unseen, encoder_of
 from shiftproof.runs.shift_questions import PIXELS, Question
 from shiftproof.theory.critics_network import NETWORKS, NetworkFit
 from shiftproof.theory.critics_smoothed import SmoothedFit
-from shiftproof.theory.distance import Distance, Fit, Interval, LinearFit, lower_distance
+from shiftproof.theory.distances.lower_bound import Distance, Fit, Interval, LinearFit, lower_distance
 from shiftproof.theory.points import Points
 
 __all__ = ["CRITICS", "SPACES", "Settings", "distance_between"]

@@ -21,7 +21,7 @@ from shiftproof.theory.critics import Critic, Judge
 from shiftproof.theory.critics_linear import LinearCritic
 from shiftproof.theory.critics_network import NetworkCritic
 from shiftproof.theory.critics_smoothed import SmoothedCritic
-from shiftproof.theory.distance import Distance, Interval, one_sided
+from shiftproof.theory.distances.lower_bound import Distance, Interval, one_sided
 from shiftproof.theory.stream import Limit
 
 __all__ = ["Profile", "profile_of", "read_profile", "write_profile"]
