@@ -24,6 +24,7 @@ from shiftproof.errors import ConformanceError
 from shiftproof.evidence import Column, Evidence, Measurement
 from shiftproof.report import SECTIONS, Report, Section, write_report
 from shiftproof.report.claims import Claim, PublishedRow, judge_claims
+from shiftproof.report.how_far import KnownPair
 from shiftproof.report.page import FORMATS, render_page
 from shiftproof.report.requirements import Requirement
 from shiftproof.report.sections.sweeps import Sweep
@@ -97,6 +98,7 @@ def measured(section: str) -> Iterator[Measurement]:
                 yield measurement(domain, "search", right - changed, (latent,), **facts)
         elif section == "loss-change":
             facts = {"title": "input robustness, linf 0.02", "loss_change": 0.1, "loss_bound": 0.4}
+            facts |= {"norm": "linf", "eps": 0.02, "dimensions": 3072}
             yield measurement(domain, "input-robustness", right, losses, **facts)
         elif section == "hidden-state":
             facts = {"threat": "embedding-linf", "eps": 0.001, "hidden_change": 0.2, "hidden_cosine": 0.999}
@@ -144,6 +146,12 @@ def applying(section: str, folder: Path) -> Report:
     if section == "published":
         number = PublishedRow("001", "Table 2", "CMNIST", "GLEAN", "certified", 0.1, 0.605, None, "m", "sketch")
         changes["published"] = [replace(number, level=level) for level in (0.0, 0.1, 0.2)]
+    if section == "how-far":
+        places = [("photo", "sketch", "pair"), ("photo", "photo", "halves"), ("sketch", "sketch", "halves")]
+        changes["domain_distances"] = [
+            KnownPair("kernel", "pixels", *place, 0.5, (N, N), 0.1, 0.3, 0.7)  # type: ignore[arg-type]
+            for place in places
+        ]
     if section == "sweeps":
         changes["sweeps"] = [Sweep("objective.sigma", ((0.1, evidence[0].model),))]
     return report_of(evidence, folder, **changes)
@@ -478,3 +486,10 @@ def test_failed_checks_are_said_first(tmp_path: Path) -> None:
     report = report_of(Evidence(list(measured("verdict"))), notes=notes)
     assert report.verdict[0].startswith("What follows can't be trusted")
     assert report.findings[0].level == "fail"
+
+
+def test_bounds_on_distributions_nearby_say_that_they_are_vacuous(tmp_path: Path) -> None:
+    words = " ".join(applying("loss-change", tmp_path).sections["loss-change"].words())
+    # ceil(1 / 0.01) ** 3072 cells, against as many samples as there are
+    assert "Vacuous" in words
+    assert "10^6,144 cells" in words

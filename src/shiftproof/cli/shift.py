@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shiftproof.cli.how_far import shares_of, show_distances
 from shiftproof.cli.options import EXIT_FAILED, AsJson, names_of
 from shiftproof.cli.show import say, show_json
 from shiftproof.cli.show_shift import shift_json, show_shift
@@ -19,7 +20,39 @@ __all__ = ["command"]
 
 
 def command(
-    run: Annotated[Path | None, typer.Option("--run", help="The folder of a finished run with certificates.")] = None,
+    run: Annotated[
+        list[Path] | None,
+        typer.Option("--run", help="The folder of a finished run; with --distances, several of one data set."),
+    ] = None,
+    distances: Annotated[
+        bool,
+        typer.Option("--distances", help="How far apart all domains are, by several distances between features."),
+    ] = False,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", help="With --distances, in place of --run: a data set's name, folder:PATH, ..."),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", help="With --distances: domains that are measured against --target as one: a,b."),
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            "--weights", help="With --source: shares of the sources in the mixture: 2,1.", show_default="equal"
+        ),
+    ] = None,
+    features: Annotated[
+        str,
+        typer.Option(
+            "--features",
+            help="With --distances: pixels, efficientnet-lite0, minilm (texts) or file:MODEL, whose encoder is taken.",
+        ),
+    ] = "auto",
+    measures: Annotated[
+        str | None,
+        typer.Option("--measures", help="With --distances: which ones, such as kernel,frechet.", show_default="all"),
+    ] = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -98,17 +131,38 @@ def command(
 
     A profile (--save-profile) holds a critic and bounds, and no image: with --profile it judges what arrives in a
     folder, one look or --watch, with an alarm that is false with probability 1 - level at most, over all looks.
+
+    With --distances: how far apart all domains of a data set or of runs are (Frechet, kernel, Wasserstein, domain
+    classifiers, a permutation test), with standard errors, beside what the runs' models lose on the way.
     """
+    with_distances = {"--data": data, "--source": source, "--weights": weights, "--measures": measures}
+    if distances:
+        chosen = {
+            "target": target,
+            "source": names_of(source),
+            "domain": names_of(domain),
+            "weights": None if weights is None else shares_of(weights),
+            "features": features,
+            "measures": names_of(measures),
+            "limit": limit,
+            "seed": seed or 0,
+        }
+        _refuse_beside_distances(profile, save_profile, watch, state)
+        show_distances(data, run or (), chosen, trust=trust, out=out, in_report=in_report, json=json)
+        return
+    with_distances["--features"] = None if features == "auto" else features
+    _check_without_distances(run, with_distances)
+    only = None if not run else run[0]
     with_run = {"--save-profile": save_profile, "--domain": domain, "--out": out, "--in-report": in_report or None}
-    _check_options(run, profile, target, with_run, {"--watch": watch, "--state": state})
-    if run is None:
+    _check_options(only, profile, target, with_run, {"--watch": watch, "--state": state})
+    if only is None:
         assert profile is not None
         _follow(profile, target, watch, state, level, seed, json)
         return
     options = {"space": space, "critics": names_of(critic) or [], "level": level, "limit": limit, "interval": interval}
-    found = _compare(run, target, names_of(domain), options | {"seed": seed or 0}, trust, save_profile)
+    found = _compare(only, target, names_of(domain), options | {"seed": seed or 0}, trust, save_profile)
     written = ([] if save_profile is None else [save_profile]) + ([] if out is None else _draw(found, out))
-    written += [_keep(run, found)] if in_report else []
+    written += [_keep(only, found)] if in_report else []
     if json:
         show_json(shift_json(found) | ({"written": [str(path) for path in written]} if written else {}))
     else:
@@ -118,6 +172,27 @@ def command(
     # the example of a profile is meant to lie outside
     if found.outside and save_profile is None:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _refuse_beside_distances(*alarm: Any) -> None:
+    from shiftproof.errors import UsageError
+
+    names = ("--profile", "--save-profile", "--watch", "--state")
+    given = next((name for name, value in zip(names, alarm, strict=True) if value is not None), None)
+    if given is not None:
+        raise UsageError(f"{given} is about the alarm, and --distances about estimates: leave one of them out")
+
+
+def _check_without_distances(runs: list[Path] | None, with_distances: dict[str, Any]) -> None:
+    from shiftproof.errors import UsageError
+
+    given = next((name for name, value in with_distances.items() if value is not None), None)
+    if given is not None:
+        raise UsageError(f"{given} goes with --distances: how far apart domains are by several measures")
+    if runs is not None and len(runs) > 1:
+        raise UsageError(
+            f"{len(runs)} runs were given, and one is asked what it guarantees; several go with --distances"
+        )
 
 
 def _check_options(

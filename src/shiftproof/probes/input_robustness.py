@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -57,6 +58,7 @@ class InputRobustness(Probe):
         """Of all samples."""
         columns = measure_blocks(partial(self.measure, seed=task.seed), task, with_ids=True, most=_TOGETHER)
         facts = {"eps": self.threat.eps, "norm": self.threat.norm, "units": self.threat.units}
+        facts["dimensions"] = math.prod(task.domain.shape)
         return [Result(columns, facts)]
 
     def passes(self, model: nn.Module) -> int:

@@ -18,6 +18,7 @@ from shiftproof.report.claims.published import PublishedRow
 from shiftproof.report.gallery.build import GalleryMaker
 from shiftproof.report.gallery.edited import EditedText, edited_texts
 from shiftproof.report.gallery.files import GalleryFile
+from shiftproof.report.how_far import KnownPair
 from shiftproof.report.measures import shared_rows
 from shiftproof.report.overview import Overview, overview_of
 from shiftproof.report.privacy import SampleNames
@@ -57,6 +58,7 @@ class Report:
         trained_here: Whether the run trained all its models.
         radii: The radii that tables show; none: round ones are chosen.
         distances: How far targets are from domains at least, where somebody has asked.
+        domain_distances: How far apart domains are by several measures, where somebody has asked.
         claims: What the study claims, and what evidence says of it.
         published: Published figures, with ours beside them.
         sweeps: Models that differ in one option.
@@ -81,6 +83,7 @@ class Report:
     galleries: Mapping[str, GalleryFile] = field(default_factory=dict)
     names: SampleNames = field(default_factory=SampleNames)
     distances: Sequence[KnownDistance] = ()
+    domain_distances: Sequence[KnownPair] = ()
     claims: Sequence[ClaimOutcome] = ()
     published: Sequence[PublishedRow] = ()
     sweeps: Sequence[Sweep] = ()

@@ -4,6 +4,7 @@ from shiftproof.runs.audit import audit
 from shiftproof.runs.compare import compare
 from shiftproof.runs.comparison import Comparison
 from shiftproof.runs.engine import run_study
+from shiftproof.runs.how_far import Distances, measure_distances
 from shiftproof.runs.imports import import_results
 from shiftproof.runs.model_spec import ModelSpec
 from shiftproof.runs.run import Run, open_run
@@ -13,6 +14,7 @@ from shiftproof.runs.study_files import find_study, list_studies, parse_study
 
 __all__ = [
     "Comparison",
+    "Distances",
     "ModelSpec",
     "Run",
     "Shift",
@@ -22,6 +24,7 @@ __all__ = [
     "find_study",
     "import_results",
     "list_studies",
+    "measure_distances",
     "open_run",
     "parse_study",
     "run_study",

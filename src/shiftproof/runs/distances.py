@@ -1,16 +1,22 @@
-"""Distances that `shiftproof shift` has found, kept beside a run so that its report can show them: distances.json."""
+"""Distances that `shiftproof shift` has found, kept beside a run so that its report can show them.
+
+Lower bounds from certified domains are in distances.json, estimates between all domains in how-far.json.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from shiftproof.report.how_far import KnownPair
 from shiftproof.report.shift import KnownDistance
 from shiftproof.runs.kept import KeptRows
+from shiftproof.theory.distances.measures import MEASURES
 
-__all__ = ["keep_distances", "read_distances"]
+__all__ = ["keep_distances", "keep_pairs", "read_distances", "read_pairs"]
 
 _KEPT = KeptRows("distances", KnownDistance, "shiftproof shift --in-report")
+_PAIRS = KeptRows("how-far", KnownPair, "shiftproof shift --distances --in-report")
 
 
 def keep_distances(folder: Path, found: Sequence[KnownDistance]) -> None:
@@ -24,3 +30,14 @@ def keep_distances(folder: Path, found: Sequence[KnownDistance]) -> None:
 def read_distances(folder: Path) -> list[KnownDistance]:
     """What a run knows of how far targets are; nothing where nobody has asked."""
     return _KEPT.read(folder)
+
+
+def keep_pairs(folder: Path, pairs: Sequence[KnownPair]) -> None:
+    """Keep how far apart domains are beside a run; what it knew by other features stays."""
+    features = {one.features for one in pairs}
+    _PAIRS.write(folder, [*(one for one in read_pairs(folder) if one.features not in features), *pairs])
+
+
+def read_pairs(folder: Path) -> list[KnownPair]:
+    """What a run knows of how far apart its domains are; nothing where nobody has asked."""
+    return [one for one in _PAIRS.read(folder) if one.measure in MEASURES]

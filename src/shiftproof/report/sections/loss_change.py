@@ -10,6 +10,7 @@ from shiftproof.evidence import Evidence
 from shiftproof.report.estimates import estimate, repeats_in
 from shiftproof.report.section import SECTIONS, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table, number_cell
+from shiftproof.theory.ood.bounds import ood_bound
 from shiftproof.types import Estimate
 
 __all__ = ["LossChange", "LossChanges", "loss_changes_of"]
@@ -24,6 +25,9 @@ class LossChange:
     title: str
     found: Estimate
     proven: Estimate | None
+    norm: str = ""
+    eps: float = 0.0
+    dimensions: int = 0
 
     @property
     def threat(self) -> str:
@@ -60,7 +64,8 @@ class LossChanges(Section):
         """What is a lower bound, and what an upper one."""
         return [
             "The mean over samples of the largest change of the cross-entropy within the threat: what gradients found "
-            "is a lower bound, what interval arithmetic through the layers gives is an upper one."
+            "is a lower bound, what interval arithmetic through the layers gives is an upper one.",
+            *dict.fromkeys(_distribution_bound(one) for one in loss_changes_of(self.report.evidence) if one.dimensions),
         ]
 
 
@@ -72,5 +77,18 @@ def loss_changes_of(evidence: Evidence) -> list[LossChange]:
             bound = one.values("loss_bound")
             proven = None if np.isnan(bound.mean) else estimate(bound, exact=False, limits=None)
             found = estimate(one.values("loss_change"), exact=False, limits=None)
-            changes.append(LossChange(one.model, one.domain, one.first.title, found, proven))
+            facts = {name: one.first.fact(name) for name in ("norm", "eps", "dimensions")}
+            known = facts if all(facts.values()) and facts["norm"] in ("linf", "l2") else {}
+            changes.append(LossChange(one.model, one.domain, one.first.title, found, proven, **known))
     return changes
+
+
+def _distribution_bound(one: LossChange) -> str:
+    """What follows for all distributions nearby, at best: on images nothing does, and by how much."""
+    if one.norm == "linf":
+        # not even for a loss that did not change at all
+        bound = ood_bound(0.0, one.eps / 2, one.found.n, one.dimensions)
+    else:
+        change = min(max(one.found.value, 1e-3), 0.5)
+        bound = ood_bound(change, one.eps * change / 2, one.found.n, one.dimensions, "l2")
+    return f"What this says of distributions nearby (theorems 1 and 2 of arXiv 2105.11144, corrected): {bound.sentence}"

@@ -1,0 +1,139 @@
+"""How far apart the domains of a run are, and whether that goes with what models lose from one to the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from shiftproof.evidence import Evidence
+from shiftproof.report.accuracy import accuracy_table
+from shiftproof.report.certified import series_of_evidence
+from shiftproof.statistics import RankCorrelation, rank_correlation
+from shiftproof.theory.distances.measures import MEASURES
+from shiftproof.theory.words import rounded_down
+
+__all__ = ["CLEAN", "Gap", "KnownPair", "RelatedGap", "gaps_of", "mixture_name", "related_gaps", "value_words"]
+
+CLEAN = "clean accuracy"
+Kind = Literal["pair", "halves", "mixture"]
+
+
+@dataclass(frozen=True)
+class KnownPair:
+    """How far apart two domains are by one measure of one kind of features.
+
+    Two `halves` of one domain say what chance alone gives; a `mixture` is of several domains, with its weights, against
+    a target. `n` are the units of either side; `level` is the probability of what is proven.
+    """
+
+    measure: str
+    features: str
+    reference: str
+    target: str
+    kind: Kind
+    value: float
+    n: tuple[int, int]
+    standard_error: float | None = None
+    low: float | None = None
+    high: float | None = None
+    level: float | None = None
+    weights: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What a model loses from its sources to a target by one figure: sources less target, above 0 if that is worse.
+
+    `low` and `high` are the 95 % interval where there is one.
+    """
+
+    model: str
+    sources: tuple[str, ...]
+    target: str
+    figure: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class RelatedGap:
+    """Whether a distance from sources to target goes with a gap, over the targets of one model."""
+
+    measure: str
+    features: str
+    model: str
+    figure: str
+    targets: tuple[str, ...]
+    distances: tuple[float, ...]
+    gaps: tuple[float, ...]
+    spearman: RankCorrelation
+    kendall: RankCorrelation
+
+
+def mixture_name(domains: Sequence[str]) -> str:
+    """What several domains together are called."""
+    return " + ".join(domains)
+
+
+def gaps_of(evidence: Evidence, sources: Sequence[str], targets: Sequence[str], seed: int = 0) -> list[Gap]:
+    """Gaps of every model and target in clean accuracy, and in the mean radius of each certificate."""
+    found = []
+    for row in accuracy_table(evidence, sources, targets, seed).rows:
+        own = tuple(name for name in sources if name in row.accuracy)
+        found += [Gap(row.model, own, target, CLEAN, e.value, e.low, e.high) for target, e in row.gaps.items()]
+    found += _radius_gaps(evidence, sources, targets)
+    return found
+
+
+def _radius_gaps(evidence: Evidence, sources: Sequence[str], targets: Sequence[str]) -> Iterator[Gap]:
+    means: dict[tuple[str, str], dict[str, float]] = {}
+    for one in series_of_evidence(evidence):
+        means.setdefault((one.model, one.name), {})[one.domain] = one.mean_radius()
+    for (model, certificate), radii in means.items():
+        own = tuple(name for name in sources if name in radii)
+        for target in (name for name in targets if own and name in radii):
+            lost = sum(radii[name] for name in own) / len(own) - radii[target]
+            yield Gap(model, own, target, f"mean radius, {certificate}", lost)
+
+
+def related_gaps(pairs: Sequence[KnownPair], gaps: Sequence[Gap]) -> list[RelatedGap]:
+    """For every measure, model and figure with two targets or more, the rank correlations of distance and gap."""
+    known = {(one.measure, one.features, one.reference, one.target): one.value for one in pairs if one.kind != "halves"}
+    kinds = dict.fromkeys((one.measure, one.features) for one in pairs if MEASURES[one.measure].is_distance)
+    found = []
+    for measure, features in kinds:
+        for model, figure in dict.fromkeys((one.model, one.figure) for one in gaps):
+            points = {
+                one.target: (known[key], one.value)
+                for one in gaps
+                if (one.model, one.figure) == (model, figure)
+                and (key := (measure, features, mixture_name(one.sources), one.target)) in known
+            }
+            if len(points) < 2:
+                continue
+            distances, lost = zip(*points.values(), strict=True)
+            correlations = rank_correlation(distances, lost), rank_correlation(distances, lost, "kendall")
+            found.append(RelatedGap(measure, features, model, figure, tuple(points), distances, lost, *correlations))
+    return found
+
+
+def value_words(pair: KnownPair) -> str:
+    """A distance in three digits: with its standard error, as a bound (rounded down), or as a p-value."""
+    if not MEASURES[pair.measure].is_distance:
+        return f"p = {pair.value:.2g}"
+    if pair.level is not None:
+        return f">= {rounded_down(pair.value)}" if pair.value > 0 else "-"
+    error = pair.standard_error or 0.0
+    return f"{_digits(pair.value, 3)} ± {_digits(error, 1)}"
+
+
+def _digits(value: float, digits: int) -> str:
+    """A number in so many digits, and none with an exponent for being large.
+
+    >>> _digits(2218.4, 3), _digits(0.01234, 3)
+    ('2,220', '0.0123')
+    """
+    short = f"{value:.{digits}g}"
+    return f"{float(short):,.0f}" if abs(float(short)) >= 10 ** min(digits, 2) else short
