@@ -7,6 +7,7 @@ from shiftproof.attacks.embedding_pgd import EmbeddingPGD
 from shiftproof.attacks.ensemble import Ensemble
 from shiftproof.attacks.input_search import InputSearch, search_inputs
 from shiftproof.attacks.pgd import PGD
+from shiftproof.attacks.random_points import RandomPoints
 from shiftproof.attacks.representation import adversarial_representation
 from shiftproof.attacks.result import AttackResult, Found
 from shiftproof.attacks.spatial import Spatial
@@ -27,6 +28,7 @@ __all__ = [
     "Ensemble",
     "Found",
     "InputSearch",
+    "RandomPoints",
     "Smoothed",
     "Spatial",
     "Square",

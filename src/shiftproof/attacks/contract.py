@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -29,6 +29,9 @@ class Attack(Method, ABC):
     An attack on pixels has a `run`, and nothing else is needed. One that changes something else than pixels (its threat
     is a `Deformation`) has its own `overturn` too.
     """
+
+    seeks_worst: ClassVar[bool] = True
+    """Whether it tries to find the worst; one that does not is a yardstick, and what it leaves standing says nothing."""
 
     # options of some and constants of others; a property that exists at run time would become the option's default
     if TYPE_CHECKING:

@@ -113,6 +113,10 @@ _ADVICE = {
     "attack-unfinished": _SHORT,
     "reach": _SHORT,
     "raw-steps": _SHORT,
+    "random-points": Advice(
+        "Random changes are far weaker than chosen ones of the same size.",
+        "Read it beside an attack that searches: pgd, or ensemble.",
+    ),
     "random-model": _STATE,
     "stateful-model": _STATE,
     "softmax-outputs": Advice(
