@@ -20,7 +20,7 @@ def plane(weights: torch.Tensor) -> nn.Module:
 
 
 def test_the_share_that_one_point_overturns_is_that_of_a_cap() -> None:
-    """In two dimensions, the part of a disc of radius 1 beyond a line at distance h: (acos h - h sqrt(1 - h^2)) / pi."""
+    """Of a disc of radius 1, the part beyond a line at distance h is (acos h - h sqrt(1 - h^2)) / pi."""
     h, eps, n = 0.4, 0.1, 4_000
     # 0.5 is the line; labels are what the model says
     inputs = torch.tensor([[0.5 + h * eps, 0.5]]).repeat(n, 1).reshape(n, 1, 1, 2)
@@ -49,9 +49,7 @@ def test_points_on_the_surface_lie_there(norm: str) -> None:
     inputs = torch.full((10, 1, 2, 4), 0.5)
     attack = RandomPoints(sp.Threat(norm, 0.1), points=3, where="surface", early_exit=False)
     model = plane(torch.ones(8))
-    tried = craft(
-        Base(model), inputs, torch.ones(10).long(), attack, radii=torch.full((10,), 0.1), ids=[*"abcdefghij"]
-    )
+    tried = craft(Base(model), inputs, torch.ones(10).long(), attack, radii=torch.full((10,), 0.1), ids=[*"abcdefghij"])
     assert size(tried - inputs, norm).numpy() == pytest.approx(0.1, rel=1e-4)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import shiftproof as sp
 from shiftproof.certification.certifier import Memory
-from shiftproof.certification.certifiers.adapted_radii import Signed, selection_radius
+from shiftproof.certification.certifiers.adapted_radii import Signed, score_of, selection_radius
 from shiftproof.domains import Domain
 from shiftproof.errors import DataError, ModelError, ShiftproofError, UsageError
 from shiftproof.execution import always_in_workers
@@ -177,6 +177,99 @@ def test_alpha_is_shared_where_it_must_be() -> None:
         Interval().eval(), at(0.1), sp.certifiers.RandomizedSmoothing(sp.noise.Gaussian(0.25), n=20_000), seed=0
     )
     assert one.radius[0] == plain.radius[0]
+
+
+# other noises than Gaussian
+
+
+def test_statistics_are_those_of_the_noise_that_is_meant() -> None:
+    """The variance of a constant under noise: width^2 / 3 of a uniform one, sigma^2 of a Gaussian one."""
+    model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(1, affine=False)).eval()
+    constant = torch.full((20_000, 1, 1, 1), 0.5)
+    for noise, variance in ((sp.noise.Uniform(0.6), 0.12), (sp.noise.Gaussian(0.6), 0.36), (0.6, 0.36)):
+        adapted = adapt_batchnorm(model, constant, noise)
+        assert adapted[1].running_mean.item() == pytest.approx(0.5, abs=0.02)
+        assert adapted[1].running_var.item() == pytest.approx(variance, rel=0.05)
+    # a turned image has dark corners
+    bright, layer = torch.ones(64, 1, 9, 9), nn.Sequential(nn.BatchNorm2d(1, affine=False)).eval()
+    assert adapt_batchnorm(layer, bright, sp.noise.Rotation(0.5))[0].running_mean.item() < 0.99
+    with pytest.raises(UsageError, match="noise on images"):
+        adapt_batchnorm(model, constant, sp.noise.WordDeletion(0.5))
+
+
+def test_a_gaussian_noise_adapts_as_its_sigma_does() -> None:
+    model, images = Interval().eval(), torch.rand(50, 1, 1, 1)
+    assert statistics_hash(adapt_batchnorm(model, images, sp.noise.Gaussian(0.3))) == statistics_hash(
+        adapt_batchnorm(model, images, 0.3)
+    )
+
+
+def test_the_selection_of_uniform_noises_is_certified_in_l1() -> None:
+    # at 0, width 1.5 says A with 2/3: scores 2 and 1; width 0.5 with 1: scores 1 and 0. Half of 2 - 1 is left
+    model, certifier = Interval().eval(), unchanged((0.5, 1.5), rule="selection", family="uniform", n=100_000)
+    certificates = sp.certify(model, at(0.0), certifier, seed=0)
+    assert certificates.prediction[0] == 0
+    assert certificates.norm == "l1" == certifier.norm
+    assert 0.47 < certificates.radius[0] <= 0.5
+    assert certifier.rederive(certificates) == pytest.approx(certificates.radius)
+    for words in ("2 width p", "l1 norm", "uniform 0.5", "uniform 1.5"):
+        assert words in certificates.guarantee
+    # the truth: both scores are 2.5 - x and 0.5 + x beyond 0.5, and equal at 1
+    rule = certifier.certified_classifier(_job(model))
+    assert rule.answers(torch.cat([at(0.9)[0], at(1.1)[0]])).tolist() == [0, 1]
+    assert rule.disproved_at(torch.cat([at(0.45)[0], at(1.3)[0]]), np.array([0, 0]), 1e-6).tolist() == [False, True]
+
+
+def _shares(edges: np.ndarray, classes: np.ndarray, x: np.ndarray, width: float) -> np.ndarray:
+    """Exact probabilities (2 x points) of two classes on a line, under uniform noise: overlaps of intervals."""
+    low, high = np.maximum(edges[:-1], x[:, None] - width), np.minimum(edges[1:], x[:, None] + width)
+    inside = np.maximum(high - low, 0) / (2 * width)
+    return np.stack([inside[:, classes == one].sum(1) for one in (0, 1)])
+
+
+def test_the_largest_radius_of_uniform_noises_is_disproved_and_the_selection_is_not() -> None:
+    """Random classifiers on a line with exact probabilities; the nearest point of another answer is the truth."""
+    generator, x = np.random.default_rng(0), np.linspace(-3, 3, 1201)
+    noises = [sp.noise.Uniform(0.3), sp.noise.Uniform(1.5)]
+    broken = {"selection": 0, "as-published": 0}
+    for _ in range(100):
+        edges = np.concatenate([[-9], np.sort(generator.uniform(-2.5, 2.5, 5)), [9]])
+        shares = np.stack([_shares(edges, np.arange(6) % 2, x, noise.width) for noise in noises])
+        scores = np.stack([score_of(noise, share) for noise, share in zip(noises, shares, strict=True)])
+        best = scores.max(0)
+        answers = {"selection": best.argmax(0)}
+        radii = {"selection": np.abs(best[0] - best[1]) / 2}
+        each = (scores[:, 0] - scores[:, 1]) / 2
+        largest = np.abs(each).argmax(0), np.arange(len(x))
+        answers["as-published"], radii["as-published"] = (each[largest] < 0).astype(int), np.abs(each[largest])
+        for rule, count in broken.items():
+            other = answers[rule][:, None] != answers[rule][None]
+            nearest = np.where(other, np.abs(x[:, None] - x[None]), np.inf).min(1)
+            broken[rule] = count + bool((nearest < radii[rule] - 1e-9).any())
+    assert broken["selection"] == 0
+    assert broken["as-published"] > 10
+
+
+def test_families_that_can_be_used() -> None:
+    assert unchanged((0.25,), family="uniform").title == "adapted uniform 0.25"
+    assert unchanged((0.25,), family="rotation").norm == "angle"
+    with pytest.raises(UsageError, match="noise on texts"):
+        unchanged((0.5,), family="word-deletion")
+    with pytest.raises(UsageError, match="rotation has none"):
+        unchanged((0.25, 0.5), family="rotation", rule="selection")
+    with pytest.raises(UsageError, match="gaussian"):
+        unchanged((0.5,), family="gausian")
+
+
+def test_adapted_rotation_is_certified_as_the_plain_vote() -> None:
+    domain = sp.load_domains("digits")["digits"]
+    model = sp.build_model("cnn", domain, width=4).eval()
+    images = Calibration.of(domain.subset(np.arange(100, 140)))
+    some = domain.subset(np.arange(4))
+    adapted = sp.certify(model, some, Adapted((0.2,), images, 0.0, family="rotation", n=200), seed=0)
+    plain = sp.certify(model, some, sp.certifiers.RandomizedSmoothing("rotation:0.2", n=200), seed=0)
+    assert np.array_equal(adapted.radius, plain.radius)
+    assert adapted.norm == "angle"
 
 
 # calibration images

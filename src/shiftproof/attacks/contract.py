@@ -31,7 +31,7 @@ class Attack(Method, ABC):
     """
 
     seeks_worst: ClassVar[bool] = True
-    """Whether it tries to find the worst; one that does not is a yardstick, and what it leaves standing says nothing."""
+    """Whether it tries to find the worst; one that does not is a yardstick, and what it leaves right says nothing."""
 
     # options of some and constants of others; a property that exists at run time would become the option's default
     if TYPE_CHECKING:

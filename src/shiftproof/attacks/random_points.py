@@ -42,7 +42,9 @@ class RandomPoints(Attack):
 
     def findings(self) -> Iterator[Finding]:
         """That nothing follows from what it leaves."""
-        message = "random points of the ball are no search for the worst: what they leave right is no sign of robustness"
+        message = (
+            "random points of the ball are no search for the worst: what they leave right is no sign of robustness"
+        )
         yield Finding("warn", "random-points", message)
 
     @property

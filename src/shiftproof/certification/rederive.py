@@ -10,6 +10,7 @@ from scipy.stats import norm
 from shiftproof.perturbations.noise import Noise
 from shiftproof.perturbations.noise.embedding_gaussian import EmbeddingGaussian
 from shiftproof.perturbations.noise.gaussian import Gaussian
+from shiftproof.perturbations.noise.normal import Normal
 from shiftproof.perturbations.noise.uniform import Uniform
 from shiftproof.statistics import sequence_upper, upper_bound
 from shiftproof.types import FloatArray, IntArray
@@ -60,8 +61,7 @@ def radius_from_votes(noise: Noise, record: Record, off_grid: FloatArray) -> Flo
     miss, rival = record.bounds
     if isinstance(noise, Gaussian | EmbeddingGaussian):
         # half the distance between the quantiles (Cohen et al. 2019, theorem 1)
-        own, other = scores_from_votes(noise.sigma, record)
-        radius = (own - other) / 2
+        radius = noise.sigma * (norm.isf(miss) - norm.ppf(rival)) / 2
     elif isinstance(noise, Uniform):
         # width times the difference of the probabilities (Lee et al. 2019)
         radius = noise.width * (1 - miss - rival)
@@ -70,7 +70,15 @@ def radius_from_votes(noise: Noise, record: Record, off_grid: FloatArray) -> Flo
     return np.maximum(np.nan_to_num(radius - off_grid, nan=0.0, neginf=0.0), 0.0)
 
 
-def scores_from_votes(sigma: float, record: Record) -> tuple[FloatArray, FloatArray]:
-    """sigma Phi^-1 of the class's probability from below and of the best other one's from above."""
+def scores_from_votes(noise: Noise, record: Record) -> tuple[FloatArray, FloatArray]:
+    """Scores of the class's probability from below and of the best other one's from above; half apart by the radius.
+
+    sigma Phi^-1(p) under normal noise; 2 width p under uniform noise, of which total variation is the l1 norm over
+    twice the width at most. Of other noises, twice the radius and 0.
+    """
     miss, rival = record.bounds
-    return np.asarray(sigma * norm.isf(miss)), np.asarray(sigma * norm.ppf(rival))
+    if isinstance(noise, Normal) and type(noise).radius is Normal.radius:
+        return np.asarray(noise.sigma * norm.isf(miss)), np.asarray(noise.sigma * norm.ppf(rival))
+    if isinstance(noise, Uniform):
+        return 2 * noise.width - 2 * noise.width * miss, 2 * noise.width * rival
+    return 2 * noise.radius(miss, rival), np.zeros(len(miss))

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import ModelError, UsageError
-from shiftproof.rng import torch_generator
+from shiftproof.perturbations.noise import Gaussian, Noise, draw, label
+from shiftproof.rng import numpy_generator, torch_generator
 
 __all__ = ["adapt_batchnorm", "batchnorm_layers", "statistics_hash"]
 
@@ -23,9 +24,11 @@ BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
 
 def adapt_batchnorm(
-    model: nn.Module, inputs: Tensor, sigma: float, *, momentum: float = 1.0, batch: int = BATCH, seed: int = 0
+    model: nn.Module, inputs: Tensor, noise: Noise | float, *, momentum: float = 1.0, batch: int = BATCH, seed: int = 0
 ) -> nn.Module:
-    """A copy of `model` in eval mode whose BatchNorm statistics are those of `inputs` (N x ...) under Gaussian noise.
+    """A copy of `model` in eval mode whose BatchNorm statistics are those of `inputs` (N x ...) under a noise.
+
+    A number is the standard deviation of Gaussian noise; 0 is none.
 
     With momentum m, a statistic becomes m times the one measured plus 1 - m times the one trained: of means and of
     variances, as published. While measuring, BatchNorm normalises by the batch and nothing else is in train
@@ -39,8 +42,7 @@ def adapt_batchnorm(
     layers = batchnorm_layers(adapted)
     if not layers:
         raise ModelError("the model has no BatchNorm with running statistics, so that there is nothing to adapt")
-    generator = torch_generator(seed, "adaptation")
-    noisy = inputs + sigma * torch.randn(inputs.shape, generator=generator)
+    noisy = _with_noise(inputs, noise, seed)
     # a batch of one has no variance: the rest goes into the batches before it
     pieces = noisy.tensor_split(max(1, len(noisy) // batch))
     with torch.no_grad(), _measuring(layers) as measured:
@@ -53,6 +55,18 @@ def adapt_batchnorm(
         layer.running_mean.copy_(momentum * mean + (1 - momentum) * layer.running_mean.double())
         layer.running_var.copy_(momentum * variance + (1 - momentum) * layer.running_var.double())
     return adapted
+
+
+def _with_noise(inputs: Tensor, noise: Noise | float, seed: int) -> Tensor:
+    """Each input with a draw of its own."""
+    if not isinstance(noise, Noise) or isinstance(noise, Gaussian):
+        sigma = noise.sigma if isinstance(noise, Gaussian) else noise
+        return inputs + sigma * torch.randn(inputs.shape, generator=torch_generator(seed, "adaptation"))
+    if noise.embedded or noise.kind != "image":
+        raise UsageError(f"BatchNorm is adapted to noise on images, not to {label(noise)}")
+    shape, generator = tuple(inputs.shape[1:]), numpy_generator(seed, "adaptation")
+    draws = draw(noise, shape, len(inputs), generator) * noise.scale
+    return noise.apply(inputs, torch.from_numpy(draws).float())
 
 
 def statistics_hash(model: nn.Module) -> str:

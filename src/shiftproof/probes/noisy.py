@@ -44,8 +44,8 @@ class Noisy(Probe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.adapted and (self.noise.embedded or not self.noise.additive):
-            raise UsageError(f"BatchNorm is adapted to Gaussian noise, not to {label(self.noise)}")
+        if self.adapted and (self.noise.embedded or self.noise.kind != "image"):
+            raise UsageError(f"BatchNorm is adapted to noise on images, not to {label(self.noise)}")
 
     @property
     def classifier(self) -> str:
@@ -68,7 +68,7 @@ class Noisy(Probe):
         if self.adapted:
             images = calibration_images(self.calibration, task.calibration)
             images.check_apart(task.domain)
-            model = adapt_batchnorm(model, images.inputs, self.noise.scale, momentum=self.momentum)
+            model = adapt_batchnorm(model, images.inputs, self.noise, momentum=self.momentum)
         columns = measure_blocks(partial(self.measure, seed=task.seed), replace(task, model=model), with_ids=True)
         return [Result(columns, {"noise": label(self.noise)})]
 

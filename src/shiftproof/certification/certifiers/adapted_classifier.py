@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from shiftproof.certification.certified_classifier import CertifiedClassifier, CertifiedVote, Judgement, behind, lead_of
 from shiftproof.perturbations.noise import Noise
-from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.statistics import lower_bound, upper_bound
 from shiftproof.types import FloatArray, IntArray
 
@@ -23,10 +22,13 @@ __all__ = ["CertifiedAgreement", "CertifiedSelection"]
 
 @dataclass(frozen=True, eq=False)
 class CertifiedSelection(CertifiedClassifier):
-    """The class with the largest sigma Phi^-1(p) of several smoothed classifiers, one model a sigma."""
+    """The class with the largest score of several smoothed classifiers, one model a noise.
+
+    A score is sigma Phi^-1(p) of normal noise and 2 width p of uniform noise.
+    """
 
     model: nn.ModuleList
-    sigmas: tuple[float, ...]
+    noises: tuple[Noise, ...]
     seed: int = 0
     samples: int = 8
     votes: int = 2_000
@@ -36,27 +38,26 @@ class CertifiedSelection(CertifiedClassifier):
 
     @property
     def passes(self) -> int:
-        """One for each noisy copy and sigma."""
-        return self.samples * len(self.sigmas)
+        """One for each noisy copy and noise."""
+        return self.samples * len(self.noises)
 
     @cached_property
     def members(self) -> list[CertifiedVote]:
         """The smoothed classifiers."""
-        pairs = zip(self.model, self.sigmas, strict=True)
         how = (self.samples, self.votes, self.seed)
-        return [CertifiedVote(one, Gaussian(sigma), *how) for one, sigma in pairs]
+        return [CertifiedVote(one, noise, *how) for one, noise in self.voters]
 
     @property
     def voters(self) -> Sequence[tuple[nn.Module, Noise]]:
-        """The model of each sigma."""
-        return [(model, Gaussian(sigma)) for model, sigma in zip(self.model, self.sigmas, strict=True)]
+        """The model of each noise."""
+        return list(zip(self.model, self.noises, strict=True))
 
     def scores(self, inputs: Tensor) -> Tensor:
-        """The largest sigma Phi^-1 of the mean probability."""
+        """The largest score of the mean probability."""
         parts = []
-        for member, sigma in zip(self.members, self.sigmas, strict=True):
+        for member, noise in zip(self.members, self.noises, strict=True):
             share = member.scores(inputs).exp().clamp(1e-6, 1 - 1e-6)
-            parts.append(sigma * torch.special.ndtri(share))
+            parts.append(2 * noise.scale * share if _is_flat(noise) else noise.scale * torch.special.ndtri(share))
         return torch.stack(parts).amax(0)
 
     def answers(self, inputs: Tensor) -> Tensor:
@@ -67,22 +68,32 @@ class CertifiedSelection(CertifiedClassifier):
         """The lead in units of the input; disproved where the upper bound of a score is below another's lower bound."""
         counts = self.ballots(inputs)
         share = level / (2 * counts.shape[0] * counts.shape[2])
-        scale = np.asarray(self.sigmas)[:, None, None]
-        high = (scale * ndtri(upper_bound(counts, self.votes, share))).max(0)
-        low = (scale * ndtri(lower_bound(counts, self.votes, share))).max(0)
+        high = self._largest(upper_bound(counts, self.votes, share))
+        low = self._largest(lower_bound(counts, self.votes, share))
         rows = np.arange(len(classes))
         own = high[rows, classes]
         low[rows, classes] = -np.inf
         return Judgement(lead_of(self._measured(counts), classes), own < low.max(1))
 
     def ballots(self, inputs: Tensor) -> IntArray:
-        """The votes of every smoothed classifier: sigmas x N x classes."""
+        """The votes of every smoothed classifier: noises x N x classes."""
         return np.stack([member.counts(inputs) for member in self.members])
 
     def _measured(self, counts: IntArray) -> FloatArray:
-        share = (counts + 0.5) / (self.votes + 1)
-        best: FloatArray = (np.asarray(self.sigmas)[:, None, None] * ndtri(share)).max(0)
+        return self._largest((counts + 0.5) / (self.votes + 1))
+
+    def _largest(self, shares: FloatArray) -> FloatArray:
+        """The largest score over noises, of probabilities (noises x N x classes)."""
+        every = [
+            2 * noise.scale * share if _is_flat(noise) else noise.scale * ndtri(share)
+            for noise, share in zip(self.noises, shares, strict=True)
+        ]
+        best: FloatArray = np.max(every, axis=0)
         return best
+
+
+def _is_flat(noise: Noise) -> bool:
+    return noise.law == "uniform"
 
 
 class CertifiedAgreement(CertifiedSelection):
@@ -90,6 +101,6 @@ class CertifiedAgreement(CertifiedSelection):
 
     def judge(self, inputs: Tensor, classes: IntArray, level: float) -> Judgement:
         """The smallest lead of any, in parts of all votes; disproved where one of them has another class ahead."""
-        ballots, share = self.ballots(inputs), level / len(self.sigmas)
+        ballots, share = self.ballots(inputs), level / len(self.noises)
         lead = np.min([lead_of(counts / self.votes, classes) for counts in ballots], axis=0)
         return Judgement(lead, np.any([behind(counts, classes, share) for counts in ballots], axis=0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -18,14 +18,14 @@ from shiftproof.certification.certificates import ABSTAIN, Certificates
 from shiftproof.certification.certified_classifier import CertifiedClassifier
 from shiftproof.certification.certifier import CERTIFIERS, Alpha, Certifier, Job, Memory, Sigma
 from shiftproof.certification.certifiers.adapted_classifier import CertifiedAgreement, CertifiedSelection
-from shiftproof.certification.certifiers.adapted_radii import Rule, Signed, answer, joint_choice, signed
+from shiftproof.certification.certifiers.adapted_radii import Rule, Signed, answer, has_score, joint_choice, signed
 from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.certification.rederive import Record, scores_from_votes
 from shiftproof.certification.sampling.engine import sample
 from shiftproof.domains import Domain
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.adaptation import adapt_batchnorm, batchnorm_layers, statistics_hash
-from shiftproof.perturbations.noise.gaussian import Gaussian
+from shiftproof.perturbations.noise import Noise, Uniform, as_noise
 from shiftproof.rng import derive
 from shiftproof.types import Cost, FloatArray, Positive
 
@@ -42,7 +42,7 @@ def _as_sigmas(value: Any) -> Any:
     "adapted-smoothing",
     paper="Adversarially Trained Models with Test-Time Covariate Shift Adaptation, 2022, with rules that hold",
     needs="BatchNorm, and calibration images",
-    norm="l2",
+    norm="that of the noise",
     cost="n0 + n forward passes a sample and sigma",
 )
 @dataclass(frozen=True)
@@ -50,10 +50,12 @@ class AdaptedSmoothing(Certifier):
     """Randomized smoothing of copies of a model whose BatchNorm statistics are adapted to each sigma.
 
     Adapted once, on `calibration` images that are never certified (a number takes so many of the training images).
+    `family` is the name of the noise, of which sigmas are the scales: gaussian (l2), uniform (l1), rotation, ...
     What several sigmas make together depends on the rule:
 
     - "fixed": one sigma, the best on calibration images if there are several;
-    - "selection": the class with the largest sigma Phi^-1(p) of all; its radius is half the lead;
+    - "selection": the class with the largest score of all, sigma Phi^-1(p) of normal noise and 2 width p of uniform
+      noise, which change no faster than the input; its radius is half the lead;
     - "agreement": an answer only where all sigmas agree; constant within the smallest radius.
 
     The published rule, the largest radius of all for each image, is no certificate; `unsound="as-published"` computes
@@ -71,6 +73,7 @@ class AdaptedSmoothing(Certifier):
     alpha: Alpha = 0.001
     runner_up: bool = True
     unsound: Literal["", "as-published"] = ""
+    family: str = "gaussian"
 
     classifier: ClassVar[str] = "adapted"
 
@@ -78,13 +81,37 @@ class AdaptedSmoothing(Certifier):
         super().__post_init__()
         if not self.sigmas or len(set(self.sigmas)) != len(self.sigmas):
             raise UsageError(f"sigmas are {list(self.sigmas)}; one or several different ones are needed")
+        first = self.noises[0]
+        if first.kind != "image" or first.embedded:
+            raise UsageError(f"BatchNorm is adapted to noise on images, and {self.family} is noise on texts")
+        if self.rule == "selection" and not has_score(first):
+            raise UsageError(
+                f"rule='selection' compares scores of several noises, and {self.family} has none; it can be used with "
+                "gaussian, uniform, translation, affine and dct, or with another rule"
+            )
+
+    @cached_property
+    def noises(self) -> tuple[Noise, ...]:
+        """The noise of every sigma."""
+        return tuple(as_noise(f"{self.family}:{sigma!r}") for sigma in self.sigmas)
+
+    @property
+    def norm(self) -> str:
+        """The norm of its radii, that of the noise."""
+        return self.noises[0].norm
+
+    @property
+    def units(self) -> str:
+        """The units of its radii."""
+        return self.noises[0].units
 
     @property
     def title(self) -> str:
         """What tells it from others in a table."""
         sigmas = ",".join(f"{sigma:g}" for sigma in self.sigmas)
         rule = self.unsound or ("" if len(self.sigmas) == 1 else self.rule)
-        return f"adapted {sigmas}{', ' if rule else ''}{rule}"
+        family = "" if self.family == "gaussian" else f"{self.family} "
+        return f"adapted {family}{sigmas}{', ' if rule else ''}{rule}"
 
     @property
     def scale(self) -> float:
@@ -118,7 +145,7 @@ class AdaptedSmoothing(Certifier):
         images.check_apart(job.domain)
         one = self._with_one_sigma(job, images) if self.rule == "fixed" and not self.unsound else self
         models = one.models(job.model, images)
-        choice = partial(joint_choice, one.sigmas) if one._joint else None
+        choice = partial(joint_choice, one.noises) if one._joint else None
         parts = sample(job, one._settings(one.share), models, choice)
         combined = one._combine(parts, models, images)
         return replace(
@@ -127,8 +154,8 @@ class AdaptedSmoothing(Certifier):
 
     def estimate(self, job: Job) -> Cost:
         """As for smoothing, once a sigma."""
-        sigmas = self.sigmas[:1] if self.rule == "fixed" and not self.unsound else self.sigmas
-        costs = [RandomizedSmoothing(Gaussian(sigma), self.n, self.n0).estimate(job) for sigma in sigmas]
+        noises = self.noises[:1] if self.rule == "fixed" and not self.unsound else self.noises
+        costs = [RandomizedSmoothing(noise, self.n, self.n0).estimate(job) for noise in noises]
         passes, seconds = sum(c.passes for c in costs), sum(c.seconds for c in costs)
         return Cost(passes, seconds, passes, seconds)
 
@@ -139,7 +166,7 @@ class AdaptedSmoothing(Certifier):
         kind = CertifiedAgreement if self.rule == "agreement" else CertifiedSelection
         models = nn.ModuleList(one.models(job.model, images))
         votes = max(1_000, min(self.n, 4_000))
-        return kind(models, one.sigmas, job.seed, votes=votes)
+        return kind(models, one.noises, job.seed, votes=votes)
 
     def as_recorded(self, certificates: Certificates) -> AdaptedSmoothing:
         """With the one sigma that certificates say was chosen, where the rule chooses one of several.
@@ -164,10 +191,10 @@ class AdaptedSmoothing(Certifier):
         if {tuple(json.loads(text)["sigmas"]) for text in certificates.parts} != {one.sigmas}:
             return np.zeros(len(certificates))
         known = []
-        for sigma, votes in zip(one.sigmas, certificates.ballots, strict=True):
+        for noise, votes in zip(one.noises, certificates.ballots, strict=True):
             count, rival, drawn = votes[:, 1], votes[:, 2], votes[:, 3]
             record = Record(count, rival, drawn, one.n, one.share, certificates.classes, one.runner_up, False)
-            known.append(Signed(*scores_from_votes(sigma, record), certificates.off_grid))
+            known.append(Signed(*scores_from_votes(noise, record), certificates.off_grid))
         return np.maximum(answer(one._rule, certificates.ballots[..., 0], known)[1], 0.0)
 
     def outer_radius(self, certificates: Certificates) -> FloatArray:
@@ -183,7 +210,7 @@ class AdaptedSmoothing(Certifier):
 
     def models(self, model: nn.Module, images: Calibration) -> list[nn.Module]:
         """A copy adapted to each sigma; the noise of adapting is its own."""
-        return [adapt_batchnorm(model, images.inputs, sigma, momentum=self.momentum) for sigma in self.sigmas]
+        return [adapt_batchnorm(model, images.inputs, noise, momentum=self.momentum) for noise in self.noises]
 
     @property
     def share(self) -> float:
@@ -196,14 +223,15 @@ class AdaptedSmoothing(Certifier):
         return self.unsound or self.rule
 
     @property
+    def _score(self) -> str:
+        return "2 width p" if isinstance(self.noises[0], Uniform) else "sigma Phi^-1(p)"
+
+    @property
     def _joint(self) -> bool:
         return self.rule == "selection" and not self.unsound and len(self.sigmas) > 1
 
     def _settings(self, alpha: float) -> list[RandomizedSmoothing]:
-        return [
-            RandomizedSmoothing(Gaussian(sigma), self.n, self.n0, alpha, runner_up=self.runner_up)
-            for sigma in self.sigmas
-        ]
+        return [RandomizedSmoothing(noise, self.n, self.n0, alpha, runner_up=self.runner_up) for noise in self.noises]
 
     def _signed(self, certificates: Certificates, alpha: float) -> list[Signed]:
         """What recorded votes say at every sigma, each at `alpha`."""
@@ -284,20 +312,21 @@ class AdaptedSmoothing(Certifier):
         return np.array(texts, object)
 
     def _guarantee(self, images: Calibration, adapted: dict[str, str]) -> str:
-        of = ", ".join(f"sigma {sigma} (statistics {hash_})" for sigma, hash_ in adapted.items())
+        what = "sigma" if self.family == "gaussian" else self.family
+        of = ", ".join(f"{what} {sigma} (statistics {hash_})" for sigma, hash_ in adapted.items())
         on = f"adapted to {of} on {images.name} ({images.hash})"
         if self.unsound:
             return (
                 f"NOT A GUARANTEE. The largest radius over models {on}, chosen anew for every image: at a nearby image "
                 "another sigma may win with another class."
             )
-        change = f"every change of the input whose l2 norm ({Gaussian.units}) is below the radius"
+        change = self.noises[0].claim
         wrong = f"for each image fixed before the seed was drawn, wrong with probability at most {self.alpha:g}"
         if len(self.sigmas) == 1:
             return f"The smoothed classifier of the model {on} gives the certified class under {change}; {wrong}."
         if self.rule == "agreement":
             return f"Smoothed classifiers of the model {on} all give the certified class under {change}; {wrong}."
         return (
-            f"The classifier that answers with the class of the largest sigma Phi^-1(p), over models {on}, gives the "
+            f"The classifier that answers with the class of the largest {self._score}, over models {on}, gives the "
             f"certified class under {change}; {wrong}."
         )
