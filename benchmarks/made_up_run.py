@@ -10,7 +10,7 @@ import numpy as np
 
 from shiftproof.evidence import Evidence, EvidenceStore, Measurement
 from shiftproof.evidence.certificates import CERTIFICATE
-from shiftproof.probes import PROBES, Probe
+from shiftproof.probes import Probe
 from shiftproof.runs import parse_study
 from shiftproof.runs.environment import environment
 from shiftproof.runs.record import FORMAT, PROTOCOL, write_record
@@ -127,7 +127,7 @@ class _MadeUp:
         common = {"probe": probe.name, "classifier": probe.classifier, "title": probe.title, **self.facts, **facts}
         values = {"id": self.ids, "label": self.labels, "prediction": answers, "correct": answers == self.labels}
         values |= {"seconds": np.full(len(answers), 1e-4), **columns}
-        declared = CERTIFICATE if probe.name == "certify" else PROBES[probe.name].cls.columns
+        declared = CERTIFICATE if probe.name == "certify" else probe.columns
         return Measurement.of(common, values, declared)
 
 

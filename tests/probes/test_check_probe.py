@@ -20,6 +20,7 @@ from shiftproof.testing import check_probe
 from shiftproof.types import Cost
 
 OPTIONS: dict[str, dict[str, Any]] = {
+    "adapted": {"noise": "gaussian:0.25", "calibration": 12},
     "attack": {"attack": {"threat": "l2:0.3", "steps": 3}, "eps": [0.1]},
     "certify": {"certifier": {"noise": "gaussian:0.25", "n": 100}},
     "corrupt": {"corruptions": "fog,contrast", "severities": [3]},
@@ -31,14 +32,18 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", [entry.name for entry in PROBES])
 def test_every_probe_keeps_its_promises(name: str) -> None:
-    model = domain = None
+    model = domain = calibration = None
     if name == "counterfactual":
         domain = sp.load_domains("colored-digits")["e=0.9"].subset(np.arange(10))
         model = sp.build_model("mlp-cayley", domain, width=8)
+    if name == "adapted":
+        calibration = sp.Domains("others", [sp.load_domains("rotated-digits")["angle=15"]])
+        domain = sp.load_domains("rotated-digits")["angle=75"].subset(np.arange(10))
+        model = sp.build_model("cnn", domain, width=4)
     if name == "hidden-state":
         domain = sp.load_domains("signed-reviews")["e=0.9"].subset(np.arange(10))
         model = sp.build_model("text-transformer", domain, width=8, heads=2, depth=1, vocabulary=64)
-    check_probe(PROBES.create(name, OPTIONS.get(name, {})), model, domain)
+    check_probe(PROBES.create(name, OPTIONS.get(name, {})), model, domain, calibration)
 
 
 class _Faulty(Probe):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import ModelError, UsageError
+from shiftproof.models.placement import device_of
 from shiftproof.perturbations.noise import Gaussian, Noise, draw, label
 from shiftproof.rng import numpy_generator, torch_generator
 
@@ -42,7 +43,7 @@ def adapt_batchnorm(
     layers = batchnorm_layers(adapted)
     if not layers:
         raise ModelError("the model has no BatchNorm with running statistics, so that there is nothing to adapt")
-    noisy = _with_noise(inputs, noise, seed)
+    noisy = _with_noise(inputs, noise, seed).to(device_of(model))
     # a batch of one has no variance: the rest goes into the batches before it
     pieces = noisy.tensor_split(max(1, len(noisy) // batch))
     with torch.no_grad(), _measuring(layers) as measured:

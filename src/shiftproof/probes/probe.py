@@ -37,12 +37,15 @@ class Result:
 class Probe(Method, ABC):
     """What measures a domain: a frozen dataclass of its options. Write `collect` and `cost`; the rest has defaults."""
 
-    columns: ClassVar[tuple[Column, ...]] = ()
-    """What it measures of every sample besides the answer; anything else in its results is an error."""
     regression: ClassVar[bool] = False
     """Whether it measures models that predict numbers; what counts right answers does not."""
     in_blocks: ClassVar[bool] = True
     """Whether it measures blocks of samples, the first of them in process; what certifies shares its work otherwise."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What it measures of every sample besides the answer; anything else in its results is an error."""
+        return ()
 
     @property
     def classifier(self) -> str:
