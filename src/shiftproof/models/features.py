@@ -24,6 +24,7 @@ from shiftproof.execution import Mode, progress_bar, write_atomically
 from shiftproof.models.hashes import fingerprint
 from shiftproof.models.load import load_model
 from shiftproof.models.networks.architecture import MODELS
+from shiftproof.models.placement import device_of
 from shiftproof.models.split import SplitModel
 from shiftproof.rng import torch_generator
 
@@ -64,7 +65,8 @@ class Extractor:
         if self.network is None:
             return inputs.flatten(1).float().numpy()
         with torch.no_grad():
-            made: NDArray[np.float32] = self.network(inputs).flatten(1).float().cpu().numpy()
+            placed = inputs.to(device_of(self.network))
+            made: NDArray[np.float32] = self.network(placed).flatten(1).float().cpu().numpy()
         return made
 
 

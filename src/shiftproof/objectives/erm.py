@@ -21,6 +21,7 @@ class ERM(Objective):
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=1_000, evaluate_every=50)
     selection: ClassVar[Selection] = "source-validation"
     splits: ClassVar[bool] = True
+    plain_inputs: ClassVar[bool] = True
     regression: ClassVar[bool] = True
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:

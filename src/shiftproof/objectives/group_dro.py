@@ -30,6 +30,7 @@ class GroupDRO(Objective):
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=1_000, evaluate_every=50)
     selection: ClassVar[Selection] = "source-validation"
     splits: ClassVar[bool] = True
+    plain_inputs: ClassVar[bool] = True
     neutral: ClassVar[tuple[dict[str, Any], ...]] = ({"eta": 0.0},)
 
     def findings(self, outcome: Outcome) -> Iterator[Finding]:

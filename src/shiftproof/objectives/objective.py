@@ -89,6 +89,10 @@ class Objective(Method, ABC):
     """Whether processes may share out a minibatch: what the loss takes over samples are sums and means by the batch's
     own methods, and what it draws for samples is drawn by `batch.draw`."""
 
+    plain_inputs: ClassVar[bool] = False
+    """Whether the loss looks at inputs through the model alone, and as they are: a head over a frozen encoder is then
+    trained on features that are computed once."""
+
     @abstractmethod
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The loss of one step; all randomness comes from `generator`, and the order of domains must not matter."""
@@ -122,9 +126,18 @@ class Objective(Method, ABC):
 
         A class that has a loss of its own says itself that it splits: its base has said so of another loss.
         """
+        return "" if self._says("splits") else "its class does not say that its loss splits"
+
+    @property
+    def takes_features(self) -> bool:
+        """Whether a head may be trained on features: its class says so of its own loss."""
+        return self._says("plain_inputs")
+
+    def _says(self, what: str) -> bool:
+        """Whether that is said of this very loss: a base has said so of another one."""
         lineage = type(self).__mro__
-        says, computes = (next(one for one in lineage if name in vars(one)) for name in ("splits", "loss"))
-        return "" if self.splits and issubclass(says, computes) else "its class does not say that its loss splits"
+        says, computes = (next(one for one in lineage if name in vars(one)) for name in (what, "loss"))
+        return bool(getattr(self, what)) and issubclass(says, computes)
 
     def findings(self, outcome: Outcome) -> Iterator[Finding]:
         """What a reader should know of a model that was trained so."""

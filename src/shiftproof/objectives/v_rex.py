@@ -28,6 +28,7 @@ class VREx(AnnealedPenalty):
     """
 
     splits: ClassVar[bool] = True
+    plain_inputs: ClassVar[bool] = True
 
     def loss(self, model: nn.Module, batch: Batch, generator: torch.Generator) -> Loss:
         """The mean of the risks and their variance."""

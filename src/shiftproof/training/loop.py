@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from shiftproof.training.checkpoint import State, read_checkpoint
 from shiftproof.training.checks import check_arguments, check_kind, check_processes, checked_sources, identity_of
 from shiftproof.training.descent import descend
 from shiftproof.training.fit import Fit, Selected
+from shiftproof.training.head_features import trained_on_features, uses_features
 from shiftproof.training.job import Job
 from shiftproof.training.machine import choose_layout, math_threads, rank_devices
 from shiftproof.training.parts import check_part, shared_findings
@@ -81,18 +83,25 @@ def train(
     layout = choose_layout(model, next(iter(domains)).take(np.array([0]))[0])
     validation = Validation.of(domains, plan, rule, objective, seed, model, layout)
     identity = identity_of(model, domains, objective, recipe, rule, seed) | {"validation": validation.samples}
+    by_features = uses_features(model, objective, plan, rule, trained_on)
+    if by_features:
+        # its checkpoints hold the head alone
+        identity |= {"features": True}
     begin = State(identity, max(1, torch.get_num_threads() // processes), processes)
     state = begin if checkpoint is None else read_checkpoint(checkpoint, identity, processes) or begin
     job = Job(
         model, objective, trained_on, validation, plan, seed, state, devices[0], layout, checkpoint, checkpoint_seconds
     )
-    with progress_bar(label, plan.steps, progress, state.step) as bar:
+    seen = trained_on_features(job, progress) if by_features else nullcontext(job)
+    with seen as job, progress_bar(label, plan.steps, progress, state.step) as bar:
 
         def advance(note: str) -> None:
             bar.advance(note=note)
 
         done = descend(job, Team(), advance) if processes == 1 else descend_together(job, devices, advance)
-    model.to(devices[0]).load_state_dict(done.state.best)
+    # of a head that was trained alone, the encoder's weights are what they were
+    whole = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
+    model.to(devices[0]).load_state_dict(whole | done.state.best)
     model.eval()
     with math_threads(state.threads):
         selected = _selected(done.state, model, validation)
@@ -105,7 +114,7 @@ def train(
         threads=state.threads,
         seconds=done.seconds,
         stopped=done.stopped,
-        last=done.last,
+        last=whole | done.last,
         processes=processes,
         findings=tuple(shared_findings(model, recipe, devices)),
     )
