@@ -210,7 +210,7 @@ def test_a_folder_without_labels_is_a_target(tmp_path: Path) -> None:
         (lambda: measure_distances("digits", features="pixels"), "between two"),
         (lambda: measure_distances("rotated-digits", target="angle=99", features="pixels"), "angle=99"),
         (lambda: measure_distances("rotated-digits", source=["angle=0"], features="pixels"), "give --target"),
-        (lambda: measure_distances("rotated-digits", measures=["fid"], features="pixels"), "fid"),
+        (lambda: measure_distances("rotated-digits", measures=["fad"], features="pixels"), "fad"),
         (lambda: measure_distances("rotated-digits", measures=[], features="pixels"), "at least one distance"),
         (lambda: measure_distances("rotated-digits", features="mlp"), "no trained weights"),
         (lambda: measure_distances("rotated-digits", features="minilm"), "does not read images"),
@@ -233,7 +233,7 @@ def test_bad_input_gets_a_sentence(call: Callable[[], object], sentence: str) ->
     [
         (["--distances"], "give one of the two"),
         (["--distances", "--data", "rotated-digits", "--in-report"], "--in-report writes the report of a run"),
-        (["--distances", "--data", "rotated-digits", "--profile", "x"], "--profile is about the alarm"),
+        (["--distances", "--data", "rotated-digits", "--profile", "x"], "--profile is about guarantees and alarms"),
         (["--distances", "--data", "rotated-digits", "--weights", "a,b"], "--weights is 'a,b'"),
         (["--data", "rotated-digits"], "--data goes with --distances"),
         (["--features", "pixels", "--run", "x"], "--features goes with --distances"),

@@ -8,7 +8,7 @@ import scipy.stats
 
 from shiftproof.errors import UsageError
 from shiftproof.statistics import rank_correlation
-from shiftproof.statistics.rank_correlation import RankKind
+from shiftproof.statistics.rank_correlation import RankKind, _Kendall, _smallest_p, _Spearman
 
 THEIRS = {"spearman": scipy.stats.spearmanr, "kendall": scipy.stats.kendalltau}
 
@@ -71,3 +71,28 @@ def test_bad_rows_are_refused(x: object, y: object) -> None:
         rank_correlation(x, y)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="spearman"):
         rank_correlation([1, 2, 3], [1, 2, 3], "pearson")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["spearman", "kendall"])
+def test_ties_limit_how_small_a_p_value_can_be_beyond_nine_pairs(kind: str) -> None:
+    # one of twelve differs in either row: an order in twelve brings them together
+    both = rank_correlation([1] * 11 + [2], [1] * 11 + [2], kind)
+    assert both.smallest_p == pytest.approx(1 / 12)
+    assert both.undecidable
+    assert rank_correlation([1] * 11 + [2], range(12), kind).smallest_p == pytest.approx(2 / 12)
+    assert rank_correlation(range(12), range(12), kind).smallest_p == pytest.approx(1e-5)
+
+
+@pytest.mark.parametrize("kind", ["spearman", "kendall"])
+def test_the_smallest_p_value_by_counting_is_that_of_all_orders(kind: str) -> None:
+    of, generator = {"spearman": _Spearman, "kendall": _Kendall}[kind], np.random.default_rng(0)
+    for _ in range(60):
+        x, y = generator.integers(0, 4, (2, int(generator.integers(3, 8)))).astype(float)
+        if np.ptp(x) and np.ptp(y):
+            assert rank_correlation(x, y, kind).smallest_p == pytest.approx(_smallest_p(of, x, y, 10**9))
+
+
+@pytest.mark.parametrize("alpha", [0, 1, -1, 2, float("nan")])
+def test_alpha_is_a_probability(alpha: float) -> None:
+    with pytest.raises(UsageError, match="alpha"):
+        rank_correlation([1, 2, 3], [1, 2, 3], alpha=alpha)

@@ -67,7 +67,6 @@ def test_extrapolation_takes_away_the_excess_of_few_samples() -> None:
 
 def brute_force(x: FloatArray, y: FloatArray) -> float:
     """The textbook's three sums."""
-    x, y = np.float32(x).astype(float), np.float32(y).astype(float)
 
     def k(u: FloatArray, v: FloatArray) -> float:
         return float((u @ v / len(u) + 1) ** 3)
@@ -154,6 +153,36 @@ def test_p_values_are_uniform_under_one_law(kind: str) -> None:
 
 def test_other_laws_are_told_apart() -> None:
     assert same_law_test(normal(0, 100), normal(1, 100, 0.7)).value == 0.001
+
+
+@pytest.mark.parametrize(("atoms", "features"), [(16, 1), (100, 3)])
+def test_ties_between_two_samples_of_one_law_change_nothing(atoms: int, features: int) -> None:
+    """Equal values of two independent samples are no unit that both hold."""
+    law, p_values, distances, bounds = normal(3, atoms, features=features), [], [], []
+    for i in range(60):
+        generator = np.random.default_rng(100 + i)
+        x, y = (law[generator.integers(atoms, size=100)] for _ in "xy")
+        p_values.append(same_law_test(x, y, orders=99, seed=i).value)
+        distances.append(kernel_distance(x, y).value)
+        bounds.append(total_variation_bound(x, y, level=0.9, seed=i).value > 0)
+    assert np.mean(np.array(p_values) <= 0.05) <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / 60)
+    assert abs(np.mean(distances)) < 4 * np.std(distances) / math.sqrt(60)
+    assert np.mean(bounds) <= 0.1 + 4 * math.sqrt(0.1 * 0.9 / 60)
+
+
+def test_extrapolation_does_not_depend_on_names() -> None:
+    """Names that alternate between two kinds of samples, sorted as they are: every second one would be of one kind."""
+    kinds = normal(0, 400, features=2) + np.where(np.arange(400)[:, None] % 2, 8.0, -8.0)
+    x = Points("x", kinds.astype(np.float32), np.array([f"x {i:04}" for i in range(400)], object))
+    order = np.random.default_rng(1).permutation(400)
+    y = normal(2, 400, features=2) + np.where(np.arange(400)[:, None] % 2, 8.0, -8.0)
+    other = Points("y", y[order].astype(np.float32), np.array([f"y {i:04}" for i in range(400)], object))
+    found = extrapolated_frechet_distance(x, other)
+    assert found.standard_error is not None
+    assert abs(found.value) < 4 * found.standard_error + 0.05
+    assert found.standard_error < 1
+    with pytest.raises(UsageError, match="can't be extrapolated"):
+        extrapolated_frechet_distance(normal(0, 30, features=40), normal(1, 30, features=40))
 
 
 # Wasserstein
@@ -262,8 +291,46 @@ def test_a_mixture_has_the_shares_that_were_asked_for() -> None:
     assert abs(share - 0.5) < 4 * math.sqrt(0.25 / len(mixed))
     assert len(mixed) > 5_000
     assert len(np.unique(mixed.inputs, axis=0)) == len(mixed)
-    with pytest.raises(UsageError, match="as many weights above 0"):
+    with pytest.raises(UsageError, match="as many finite weights above 0"):
         mixture(parts, [1, 0, 1])
+
+
+def test_a_group_that_two_sources_hold_is_drawn_from_one() -> None:
+    """A and B hold the same patients; B has the target's law, A lies apart: with weights 3 and 1, TV is 3/4."""
+    names = np.array([f"patient {i}" for i in range(600)], object)
+    a, b = (Points(name, (normal(i, 600) + 20 * (1 - i)).astype(np.float32), names) for i, name in enumerate("ab"))
+    target = Points.of("c", normal(7, 600).astype(np.float32))
+    mixed = mixture([a, b], [3, 1])
+    assert len(set(mixed.units.tolist())) == len(mixed)
+    share = float(np.mean(mixed.inputs.mean(1) > 10))
+    assert abs(share - 0.75) < 4 * math.sqrt(0.75 * 0.25 / len(mixed))
+    assert total_variation_bound(mixed, target).value < 0.75
+    distance = proxy_a_distance(mixed, target)
+    assert distance.standard_error is not None
+    assert distance.value < 1.5 + 4 * distance.standard_error
+
+
+def test_large_groups_have_no_larger_share_of_a_mixture() -> None:
+    groups = np.array([f"a {i // 20}" for i in range(2_000)], object)
+    a = Points("a", (normal(0, 2_000) + 20).astype(np.float32), groups)
+    b = Points.of("b", normal(1, 100).astype(np.float32))
+    mixed = mixture([a, b])
+    assert abs(float(np.mean(mixed.inputs.mean(1) > 10)) - 0.5) < 4 * math.sqrt(0.25 / len(mixed))
+    assert len(mixture([a, b], most=40)) == 40
+
+
+def test_the_order_of_sources_does_not_matter() -> None:
+    a, b = (Points.of(name, normal(i, 200).astype(np.float32)) for i, name in enumerate("ab"))
+    one, other = mixture([a, b], [2, 1]), mixture([b, a], [1, 2])
+    assert sorted(one.inputs[:, 0].tolist()) == sorted(other.inputs[:, 0].tolist())
+
+
+def test_arrays_keep_all_their_digits() -> None:
+    x, y = normal(0, 200) * 0.05 + 1e5, normal(1, 200, 0.1) * 0.05 + 1e5
+    shifted = frechet_distance(x - 1e5, y - 1e5).value
+    assert frechet_distance(x, y).value == pytest.approx(shifted, rel=1e-6)
+    with pytest.raises(UsageError, match="of numbers"):
+        kernel_distance("abc", x)
 
 
 def test_measures_that_there_are_not_are_named() -> None:

@@ -18,7 +18,7 @@ __all__ = ["shares_of", "show_distances"]
 
 
 def show_distances(
-    data: str | None,
+    data: Any,
     runs: Sequence[Path],
     options: dict[str, Any],
     *,
@@ -38,8 +38,10 @@ def show_distances(
         raise UsageError("--in-report writes the report of a run: give --run")
     found = measure_distances(data, list(runs), trust=Trust((), trust), progress="lines", **options)
     written = [] if out is None else [_write(found, out)]
-    for run in runs if in_report else ():
-        keep_pairs(run, found.pairs)
+    for run in {path.resolve(): path for path in runs}.values() if in_report else ():
+        opened = open_run(run)
+        others = [gap for gap in found.gaps if gap.run != opened.folder.name]
+        keep_pairs(opened.folder, found.pairs, others)
         written.append(open_run(run).export()[0])
     if json:
         show_json(found.to_dict() | ({"written": [str(path) for path in written]} if written else {}))
@@ -65,34 +67,58 @@ def _show(found: Distances) -> None:
 
     measures = [name for name in MEASURES if any(one.measure == name for one in found.pairs)]
     rows: dict[tuple[str, str, str], dict[str, str]] = {}
+    sizes: dict[tuple[str, str, str], str] = {}
     for one in found.pairs:
-        rows.setdefault((one.kind, one.reference, one.target), {})[one.measure] = value_words(one)
+        key = (one.kind, one.reference, one.target)
+        rows.setdefault(key, {})[one.measure] = value_words(one)
+        # a bound counts those that its classifier was not fitted to
+        if one.level is None or key not in sizes:
+            sizes[key] = f"{one.n[0]:,} | {one.n[1]:,}"
     say(f"How far apart, by features of {found.features} (± standard error; >= is proven with 99 %, - proves nothing):")
-    proven = [
-        name for name in measures if any(one.measure == name and one.standard_error is None for one in found.pairs)
+    estimates = [
+        name for name in measures if any(one.measure == name and one.standard_error is not None for one in found.pairs)
     ]
     # all in one table would be too wide for a terminal
-    for some in ([name for name in measures if name not in proven], proven):
+    for some in (estimates, [name for name in measures if name not in estimates]):
         if some:
-            cells = [[_name(key), *(row.get(name, "") for name in some)] for key, row in rows.items()]
-            show_table(["domains", *(MEASURES[name].title for name in some)], cells)
-    # a bound counts those that its classifier was not fitted to
-    sizes = sorted({size for one in found.pairs if one.kind == "pair" and one.level is None for size in one.n})
-    if sizes:
-        many = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
-        say(f"{many} samples (or groups) of each domain. Frechet and W1 of few samples are too large: compare equal n.")
+            cells = [[_name(key), sizes[key], *(row.get(name, "") for name in some)] for key, row in rows.items()]
+            show_table(["domains", "n", *(MEASURES[name].title for name in some)], cells)
+    for sources in dict.fromkeys(key[1] for key in rows if key[0] == "mixture" and _many(key[1])):
+        say(f"{_short(sources)}: {sources}")
+    if {"frechet", "wasserstein"} & set(measures):
+        say("Frechet and W1 of few samples are too large: compare rows of equal n alone, and none with two halves.")
+    if {"tv-bound", "w1-bound"} & set(measures):
+        say("What is proven grows with n, too: a bound that is smaller is no sign that domains are nearer.")
     for reason in (found.skipped or {}).values():
         say(f"note: {reason}.")
     if found.gaps:
-        cells = [
-            [gap.model, " + ".join(gap.sources), gap.target, gap.figure, f"{gap.value:+.3f}"] for gap in found.gaps
-        ]
-        say("What models lose from their sources to a target:")
-        show_table(["model", "sources", "target", "gap in", "gap"], cells)
+        _show_gaps(found)
     if found.related:
         _show_related(found)
-    if found.gaps and not found.related:
+    elif found.gaps:
         say("Whether distance goes with the gap takes two targets or more: give --run for each run of a leave-one-out.")
+
+
+def _show_gaps(found: Distances) -> None:
+    """What models lose, and the distance beside it."""
+    from shiftproof.report.how_far import CLEAN, by_ends, mixture_name, value_words
+    from shiftproof.theory.distances.measures import MEASURES
+
+    known = by_ends(found.pairs)
+    measured = [name for name in MEASURES if any(one.measure == name for one in found.pairs)]
+    shown = [name for name in ("kernel", "frechet", "tv-bound") if name in measured] or measured[:2]
+    cells = []
+    for gap in found.gaps:
+        scale, unit = (100, " points") if gap.figure == CLEAN else (1, "")
+        digits = ".1f" if gap.figure == CLEAN else ".3f"
+        words = f"{scale * gap.value:+{digits}}{unit}"
+        if gap.low is not None and gap.high is not None:
+            words += f" ({scale * gap.low:+{digits}} to {scale * gap.high:+{digits}})"
+        pairs = [known.get((name, found.features, mixture_name(gap.sources), gap.target)) for name in shown]
+        distances = ["" if pair is None else value_words(pair) for pair in pairs]
+        cells.append([gap.model, _short(mixture_name(gap.sources)), gap.target, gap.figure, words, *distances])
+    say("What models lose from their sources to a target, and how far that is:")
+    show_table(["model", "sources", "target", "lost in", "lost", *(MEASURES[name].title for name in shown)], cells)
 
 
 def _show_related(found: Distances) -> None:
@@ -112,12 +138,22 @@ def _show_related(found: Distances) -> None:
     show_table(["model", "distance", "gap in", "Spearman", "Kendall", "targets"], rows)
     few = [one.spearman for one in found.related if one.spearman.undecidable]
     if few:
-        say(f"Undecidable with {few[0].n} targets: no order of so few has a p-value below {few[0].smallest_p:.2g}.")
+        most = max(few, key=lambda one: one.n)
+        say(f"Undecidable with {most.n} targets: no order of so few has a p-value below {most.smallest_p:.2g}.")
 
 
 def _name(key: tuple[str, str, str]) -> str:
     kind, reference, target = key
-    return f"{reference}: two halves" if kind == "halves" else f"{reference} | {target}"
+    return f"{reference}: two halves" if kind == "halves" else f"{_short(reference)} | {target}"
+
+
+def _many(sources: str) -> bool:
+    return sources.count(" + ") > 1
+
+
+def _short(sources: str) -> str:
+    """Many sources as their number."""
+    return f"{sources.count(' + ') + 1} sources" if _many(sources) else sources
 
 
 def _write(found: Distances, folder: Path) -> Path:
@@ -125,7 +161,10 @@ def _write(found: Distances, folder: Path) -> Path:
     from shiftproof.report.cells import csv_text
 
     columns = ["measure", "features", "kind", "reference", "target", "value", "standard_error", "low", "high", "level"]
-    rows = [[getattr(one, name) for name in columns] + list(one.n) for one in found.pairs]
+    rows = [
+        [getattr(one, name) for name in columns] + [*one.n, " ".join(f"{share:g}" for share in one.weights)]
+        for one in found.pairs
+    ]
     path = folder / "distances.csv"
-    write_atomically(path, csv_text([[*columns, "n_reference", "n_target"], *rows]).encode())
+    write_atomically(path, csv_text([[*columns, "n_reference", "n_target", "weights"], *rows]).encode())
     return path

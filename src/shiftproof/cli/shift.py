@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shiftproof.cli.how_far import shares_of, show_distances
-from shiftproof.cli.options import EXIT_FAILED, AsJson, names_of
+from shiftproof.cli.options import EXIT_FAILED, AsJson, SetOfData, names_of
 from shiftproof.cli.show import say, show_json
 from shiftproof.cli.show_shift import shift_json, show_shift
 
@@ -51,19 +51,26 @@ def command(
     ] = "auto",
     measures: Annotated[
         str | None,
-        typer.Option("--measures", help="With --distances: which ones, such as kernel,frechet.", show_default="all"),
+        typer.Option(
+            "--measures",
+            help="With --distances: some of frechet, frechet-extrapolated, kernel, sliced-wasserstein, wasserstein, "
+            "a-distance, tv-bound, w1-bound, same-law.",
+            show_default="all",
+        ),
     ] = None,
     target: Annotated[
         str | None,
         typer.Option(
             "--target",
-            help="Where the model is shipped to: folder:PATH with images, labelled or not, or a domain of the run.",
+            help="Where the model is shipped to: folder:PATH with images, labelled or not, or a domain by name.",
         ),
     ] = None,
     domain: Annotated[
         str | None,
         typer.Option(
-            "--domain", help="Domains of the run to compare with: a,b.", show_default="all that are certified"
+            "--domain",
+            help="Domains to compare with: a,b.",
+            show_default="all that are certified; with --distances, all",
         ),
     ] = None,
     space: Annotated[
@@ -111,12 +118,18 @@ def command(
         int | None,
         typer.Option("--seed", min=0, help="Seed of folds and shuffling.", show_default="0; of a stream, drawn"),
     ] = None,
+    set_: SetOfData = None,
     trust: Annotated[
         bool,
         typer.Option("--trust", help="Run the code that the run's folder names, and fetch the data that it names."),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for a drawing of the critic's values on target and domains.")
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Folder for a drawing of the critic's values on target and domains; with --distances, for "
+            "distances.csv.",
+        ),
     ] = None,
     in_report: Annotated[
         bool, typer.Option("--in-report", help="Keep the distances in the run, and write its report with them.")
@@ -135,7 +148,7 @@ def command(
     With --distances: how far apart all domains of a data set or of runs are (Frechet, kernel, Wasserstein, domain
     classifiers, a permutation test), with standard errors, beside what the runs' models lose on the way.
     """
-    with_distances = {"--data": data, "--source": source, "--weights": weights, "--measures": measures}
+    with_distances: dict[str, Any] = {"--data": data, "--source": source, "--weights": weights, "--measures": measures}
     if distances:
         chosen = {
             "target": target,
@@ -147,10 +160,13 @@ def command(
             "limit": limit,
             "seed": seed or 0,
         }
-        _refuse_beside_distances(profile, save_profile, watch, state)
-        show_distances(data, run or (), chosen, trust=trust, out=out, in_report=in_report, json=json)
+        usual = {"--space": space == "auto", "--critic": critic == "linear", "--level": level == 0.99}
+        _refuse_beside_distances(profile, save_profile, watch, state, usual | {"--interval": interval == "betting"})
+        show_distances(
+            _with_options(data, set_), run or (), chosen, trust=trust, out=out, in_report=in_report, json=json
+        )
         return
-    with_distances["--features"] = None if features == "auto" else features
+    with_distances |= {"--features": None if features == "auto" else features, "--set": set_ or None}
     _check_without_distances(run, with_distances)
     only = None if not run else run[0]
     with_run = {"--save-profile": save_profile, "--domain": domain, "--out": out, "--in-report": in_report or None}
@@ -174,13 +190,34 @@ def command(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _refuse_beside_distances(*alarm: Any) -> None:
+def _refuse_beside_distances(
+    profile: Path | None, save_profile: Path | None, watch: float | None, state: Path | None, usual: dict[str, bool]
+) -> None:
     from shiftproof.errors import UsageError
 
-    names = ("--profile", "--save-profile", "--watch", "--state")
-    given = next((name for name, value in zip(names, alarm, strict=True) if value is not None), None)
-    if given is not None:
-        raise UsageError(f"{given} is about the alarm, and --distances about estimates: leave one of them out")
+    alarm = {"--profile": profile, "--save-profile": save_profile, "--watch": watch, "--state": state}
+    given = [name for name, value in alarm.items() if value is not None] + [
+        name for name, is_so in usual.items() if not is_so
+    ]
+    if given:
+        raise UsageError(
+            f"{given[0]} is about guarantees and alarms, and --distances does not take it (its bounds hold with 99 %)"
+        )
+
+
+def _with_options(data: str | None, changes: list[str] | None) -> Any:
+    """The data with --set data.size=64."""
+    from shiftproof.errors import UsageError
+    from shiftproof.runs.study_files import apply_override
+
+    if not changes:
+        return data
+    if data is None:
+        raise UsageError("--set changes options of --data, and there is none")
+    document: dict[str, Any] = {"name": data}
+    for change in changes:
+        apply_override(document, change.removeprefix("data."))
+    return document
 
 
 def _check_without_distances(runs: list[Path] | None, with_distances: dict[str, Any]) -> None:

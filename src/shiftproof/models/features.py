@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,13 +19,13 @@ from torch import Tensor, nn
 
 from shiftproof.domains.index_cache import cache_folder
 from shiftproof.domains.inputs import Inputs
-from shiftproof.errors import ModelError, StorageError, UsageError
+from shiftproof.errors import ModelError, ShiftproofError, StorageError, UnknownName, UsageError
 from shiftproof.execution import Mode, progress_bar, write_atomically
 from shiftproof.models.hashes import fingerprint
 from shiftproof.models.load import load_model
 from shiftproof.models.networks.architecture import MODELS
 from shiftproof.models.placement import device_of
-from shiftproof.models.split import SplitModel
+from shiftproof.models.split import SplitModel, blueprint_of
 from shiftproof.rng import torch_generator
 
 __all__ = ["EXTRACTORS", "Extractor", "extract_features", "extractor_of"]
@@ -89,6 +89,8 @@ def extractor_of(spec: str, shape: tuple[int, ...], kind: str = "image") -> Extr
         options = {"size": _SMALLEST_SIDE} if small else {}
         network, _ = MODELS.make({"name": spec, **options}).encoder(shape)
         return Extractor(spec, network.eval())
+    if ":" not in spec and spec not in MODELS:
+        raise UnknownName("features", spec, EXTRACTORS)
     if spec in MODELS:
         raise UsageError(
             f"{spec} has no trained weights to make features by: train one and give file:MODEL, or one of "
@@ -96,24 +98,27 @@ def extractor_of(spec: str, shape: tuple[int, ...], kind: str = "image") -> Extr
         )
     model = load_model(spec)
     if not isinstance(model, SplitModel):
-        raise ModelError(f"{spec} has no encoder: features are of models that are put together as SplitModel")
+        raise ModelError(f"{spec} has no encoder to make features: put it together as sp.SplitModel(encoder, head)")
+    built = blueprint_of(model)
+    if built is not None and kind == built.kind == "image" and built.shape != shape:
+        sizes = ["x".join(map(str, one)) for one in (built.shape, shape)]
+        raise ModelError(f"{spec} takes images of {sizes[0]}, and these are {sizes[1]}: give a model of this size")
     return Extractor(spec, model.eval().encoder)
 
 
 def extract_features(extractor: Extractor, inputs: Inputs, name: str, *, progress: Mode = "off") -> NDArray[np.float32]:
     """Features of all inputs (N x D), from the cache folder where they were computed before."""
-    place = _place(extractor, inputs)
+    with _reads(extractor, name):
+        place = _place(extractor, inputs)
     if place is not None and (known := _read(place, len(inputs))) is not None:
         return known
     blocks = []
     with progress_bar(f"features of {name}", len(inputs), progress) as bar:
         for start in range(0, len(inputs), _ROWS):
             rows = np.arange(start, min(start + _ROWS, len(inputs)))
-            try:
-                blocks.append(extractor(inputs.take(rows)))
-            except (RuntimeError, ValueError) as error:
-                first = next(iter(str(error).splitlines()), "")
-                raise ModelError(f"{extractor.name} can't read the inputs of {name}: {first}") from error
+            taken = inputs.take(rows)
+            with _reads(extractor, name):
+                blocks.append(extractor(taken))
             bar.advance(len(rows))
     features = np.concatenate(blocks)
     if not np.isfinite(features).all():
@@ -122,6 +127,18 @@ def extract_features(extractor: Extractor, inputs: Inputs, name: str, *, progres
     if place is not None and extractor.network is not None:
         _write(place, features)
     return features
+
+
+@contextmanager
+def _reads(extractor: Extractor, name: str) -> Iterator[None]:
+    """Say of which inputs a network failed."""
+    try:
+        yield
+    except ShiftproofError:
+        raise
+    except (RuntimeError, ValueError) as error:
+        first = next(iter(str(error).splitlines()), "")
+        raise ModelError(f"{extractor.name} can't read the inputs of {name}: {first}") from error
 
 
 def _automatic(kind: str) -> str:
@@ -149,7 +166,7 @@ def _read(place: Path, count: int) -> NDArray[np.float32] | None:
             features: NDArray[np.float32] = file.get_tensor("features")
     except (OSError, ValueError, KeyError, safetensors.SafetensorError):
         return None
-    if features.dtype != np.float32 or features.ndim != 2 or len(features) != count or seal != _seal(features):
+    if features.dtype != np.float32 or features.ndim != 2 or len(features) != count or seal != _seal(place, features):
         return None
     with suppress(OSError):
         os.utime(place)
@@ -159,7 +176,7 @@ def _read(place: Path, count: int) -> NDArray[np.float32] | None:
 def _write(place: Path, features: NDArray[np.float32]) -> None:
     """Keep them if that is possible; nobody is told if not."""
     with suppress(StorageError, OSError):
-        write_atomically(place, safetensors.numpy.save({"features": features}, {"seal": _seal(features)}))
+        write_atomically(place, safetensors.numpy.save({"features": features}, {"seal": _seal(place, features)}))
         _make_room(sorted(place.parent.glob("*.safetensors"), key=lambda path: path.stat().st_mtime, reverse=True))
 
 
@@ -171,5 +188,8 @@ def _make_room(newest_first: Sequence[Path]) -> None:
             path.unlink()
 
 
-def _seal(features: NDArray[np.float32]) -> str:
-    return hashlib.blake2b(np.ascontiguousarray(features).data, digest_size=16).hexdigest()
+def _seal(place: Path, features: NDArray[np.float32]) -> str:
+    """A hash of the features and of what they are features of, which is the file's name."""
+    digest = hashlib.blake2b(place.stem.encode(), digest_size=16)
+    digest.update(np.ascontiguousarray(features).data)
+    return digest.hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Literal
 
 from shiftproof.evidence import Evidence
@@ -13,7 +14,17 @@ from shiftproof.statistics import RankCorrelation, rank_correlation
 from shiftproof.theory.distances.measures import MEASURES
 from shiftproof.theory.words import rounded_down
 
-__all__ = ["CLEAN", "Gap", "KnownPair", "RelatedGap", "gaps_of", "mixture_name", "related_gaps", "value_words"]
+__all__ = [
+    "CLEAN",
+    "Gap",
+    "KnownPair",
+    "RelatedGap",
+    "by_ends",
+    "gaps_of",
+    "mixture_name",
+    "related_gaps",
+    "value_words",
+]
 
 CLEAN = "clean accuracy"
 Kind = Literal["pair", "halves", "mixture"]
@@ -45,7 +56,7 @@ class KnownPair:
 class Gap:
     """What a model loses from its sources to a target by one figure: sources less target, above 0 if that is worse.
 
-    `low` and `high` are the 95 % interval where there is one.
+    `low` and `high` are the 95 % interval where there is one. `run` names the run where it is not the report's own.
     """
 
     model: str
@@ -55,11 +66,15 @@ class Gap:
     value: float
     low: float | None = None
     high: float | None = None
+    run: str = ""
 
 
 @dataclass(frozen=True)
 class RelatedGap:
-    """Whether a distance from sources to target goes with a gap, over the targets of one model."""
+    """Whether a distance from sources to target goes with a gap, over the targets of one model.
+
+    Where several runs have the same model and target (other seeds), the gap is their mean.
+    """
 
     measure: str
     features: str
@@ -98,22 +113,30 @@ def _radius_gaps(evidence: Evidence, sources: Sequence[str], targets: Sequence[s
             yield Gap(model, own, target, f"mean radius, {certificate}", lost)
 
 
+def by_ends(pairs: Sequence[KnownPair]) -> dict[tuple[str, str, str, str], KnownPair]:
+    """Distances by measure, features, reference and target; one between two domains is found from either end."""
+    both = [one for one in pairs if one.kind != "halves"]
+    turned = {(one.measure, one.features, one.target, one.reference): one for one in both if one.kind == "pair"}
+    return turned | {(one.measure, one.features, one.reference, one.target): one for one in both}
+
+
 def related_gaps(pairs: Sequence[KnownPair], gaps: Sequence[Gap]) -> list[RelatedGap]:
     """For every measure, model and figure with two targets or more, the rank correlations of distance and gap."""
-    known = {(one.measure, one.features, one.reference, one.target): one.value for one in pairs if one.kind != "halves"}
+    known = by_ends(pairs)
     kinds = dict.fromkeys((one.measure, one.features) for one in pairs if MEASURES[one.measure].is_distance)
     found = []
     for measure, features in kinds:
         for model, figure in dict.fromkeys((one.model, one.figure) for one in gaps):
-            points = {
-                one.target: (known[key], one.value)
-                for one in gaps
-                if (one.model, one.figure) == (model, figure)
-                and (key := (measure, features, mixture_name(one.sources), one.target)) in known
-            }
+            points: dict[str, list[tuple[float, float]]] = {}
+            for one in gaps:
+                key = (measure, features, mixture_name(one.sources), one.target)
+                if (one.model, one.figure) == (model, figure) and key in known:
+                    points.setdefault(one.target, []).append((known[key].value, one.value))
             if len(points) < 2:
                 continue
-            distances, lost = zip(*points.values(), strict=True)
+            distances, lost = zip(
+                *(tuple(map(fmean, zip(*some, strict=True))) for some in points.values()), strict=True
+            )
             correlations = rank_correlation(distances, lost), rank_correlation(distances, lost, "kendall")
             found.append(RelatedGap(measure, features, model, figure, tuple(points), distances, lost, *correlations))
     return found

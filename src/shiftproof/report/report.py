@@ -18,7 +18,7 @@ from shiftproof.report.claims.published import PublishedRow
 from shiftproof.report.gallery.build import GalleryMaker
 from shiftproof.report.gallery.edited import EditedText, edited_texts
 from shiftproof.report.gallery.files import GalleryFile
-from shiftproof.report.how_far import KnownPair
+from shiftproof.report.how_far import Gap, KnownPair
 from shiftproof.report.measures import shared_rows
 from shiftproof.report.overview import Overview, overview_of
 from shiftproof.report.privacy import SampleNames
@@ -59,6 +59,7 @@ class Report:
         radii: The radii that tables show; none: round ones are chosen.
         distances: How far targets are from domains at least, where somebody has asked.
         domain_distances: How far apart domains are by several measures, where somebody has asked.
+        other_gaps: What models of other runs lose between these domains, where they were asked together.
         claims: What the study claims, and what evidence says of it.
         published: Published figures, with ours beside them.
         sweeps: Models that differ in one option.
@@ -84,6 +85,7 @@ class Report:
     names: SampleNames = field(default_factory=SampleNames)
     distances: Sequence[KnownDistance] = ()
     domain_distances: Sequence[KnownPair] = ()
+    other_gaps: Sequence[Gap] = ()
     claims: Sequence[ClaimOutcome] = ()
     published: Sequence[PublishedRow] = ()
     sweeps: Sequence[Sweep] = ()

@@ -1,6 +1,7 @@
 """Distances that `shiftproof shift` has found, kept beside a run so that its report can show them.
 
-Lower bounds from certified domains are in distances.json, estimates between all domains in how-far.json.
+Lower bounds from certified domains are in distances.json, estimates between all domains in how-far.json, and what
+models of other runs lose from one to the other in how-far-gaps.json.
 """
 
 from __future__ import annotations
@@ -8,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from shiftproof.report.how_far import KnownPair
+from shiftproof.report.how_far import Gap, KnownPair
 from shiftproof.report.shift import KnownDistance
 from shiftproof.runs.kept import KeptRows
 from shiftproof.theory.distances.measures import MEASURES
 
-__all__ = ["keep_distances", "keep_pairs", "read_distances", "read_pairs"]
+__all__ = ["keep_distances", "keep_pairs", "read_distances", "read_gaps", "read_pairs"]
 
 _KEPT = KeptRows("distances", KnownDistance, "shiftproof shift --in-report")
 _PAIRS = KeptRows("how-far", KnownPair, "shiftproof shift --distances --in-report")
+_GAPS = KeptRows("how-far-gaps", Gap, "shiftproof shift --distances --in-report")
 
 
 def keep_distances(folder: Path, found: Sequence[KnownDistance]) -> None:
@@ -32,10 +34,22 @@ def read_distances(folder: Path) -> list[KnownDistance]:
     return _KEPT.read(folder)
 
 
-def keep_pairs(folder: Path, pairs: Sequence[KnownPair]) -> None:
-    """Keep how far apart domains are beside a run; what it knew by other features stays."""
-    features = {one.features for one in pairs}
-    _PAIRS.write(folder, [*(one for one in read_pairs(folder) if one.features not in features), *pairs])
+def keep_pairs(folder: Path, pairs: Sequence[KnownPair], gaps: Sequence[Gap] = ()) -> None:
+    """Keep how far apart domains are beside a run; what it knew by other features or measures stays.
+
+    `gaps` are those of other runs that were asked together with it.
+    """
+    new = {(one.features, one.measure) for one in pairs}
+    _PAIRS.write(folder, [*(one for one in read_pairs(folder) if (one.features, one.measure) not in new), *pairs])
+    again = {(one.run, one.model, one.target, one.figure) for one in gaps}
+    kept = [one for one in read_gaps(folder) if (one.run, one.model, one.target, one.figure) not in again]
+    if kept or gaps:
+        _GAPS.write(folder, [*kept, *gaps])
+
+
+def read_gaps(folder: Path) -> list[Gap]:
+    """What models of other runs lose, which were asked together with this one."""
+    return _GAPS.read(folder)
 
 
 def read_pairs(folder: Path) -> list[KnownPair]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,22 +15,22 @@ from numpy.typing import NDArray
 
 from shiftproof.domains import Domain, Domains
 from shiftproof.domains.splits import part_of
-from shiftproof.domains.unlabelled import Unlabelled, unlabelled_folder
-from shiftproof.errors import DataError, UnknownName, UsageError
+from shiftproof.domains.unlabelled import Unlabelled
+from shiftproof.errors import UsageError
 from shiftproof.execution import Mode, progress_bar
 from shiftproof.models.features import Extractor, extract_features, extractor_of
 from shiftproof.models.load import card_of, model_path
-from shiftproof.report.how_far import Gap, KnownPair, RelatedGap, gaps_of, mixture_name, related_gaps
+from shiftproof.report.how_far import Gap, KnownPair, RelatedGap, mixture_name, related_gaps
 from shiftproof.rng import checked_seed
 from shiftproof.runs.absent import AbsentData
+from shiftproof.runs.how_far_inputs import Mixture, asked_mixtures, collect_samples, gaps_of_runs
 from shiftproof.runs.run import Run, open_run
 from shiftproof.runs.seen import was_trained_on
-from shiftproof.runs.shift_inputs import resizes, to_gray
 from shiftproof.runs.sources import as_data
 from shiftproof.runs.trust import Trust
 from shiftproof.theory.distances.measures import MEASURES, check_measures, measure_distance
 from shiftproof.theory.distances.pair import DomainDistance, mixture
-from shiftproof.theory.points import Points, deal
+from shiftproof.theory.points import FEWEST, Points, deal
 
 __all__ = ["Distances", "measure_distances"]
 
@@ -58,7 +58,9 @@ class Distances:
 
     def matrix(self, measure: str) -> NDArray[np.float64]:
         """The distances of one measure between all domains, in their order; on the diagonal those of two halves."""
-        check_measures([measure])
+        (measure,) = check_measures([measure])
+        if all(one.measure != measure for one in self.pairs):
+            raise UsageError(f"{measure} was not measured: name it in `measures`")
         place = {name: number for number, name in enumerate(self.domains)}
         table = np.full((len(place), len(place)), np.nan)
         for one in self.pairs:
@@ -93,15 +95,15 @@ class Distances:
 
 
 def measure_distances(
-    data: str | Domains | None = None,
+    data: str | Mapping[str, Any] | Domains | None = None,
     runs: Run | Path | str | Sequence[Run | Path | str] = (),
     *,
     target: str | Path | Domain | None = None,
-    source: Sequence[str] | None = None,
-    domain: Sequence[str] | None = None,
+    source: Sequence[str] | str | None = None,
+    domain: Sequence[str] | str | None = None,
     weights: Sequence[float] | None = None,
     features: str = "auto",
-    measures: Sequence[str] | None = None,
+    measures: Sequence[str] | str | None = None,
     limit: int | None = 1_000,
     seed: int = 0,
     trust: Trust = NOTHING,
@@ -110,11 +112,11 @@ def measure_distances(
     """How far apart the domains of a data set, or of finished runs, are, from features without labels.
 
     Every pair of domains is measured, and the two halves of each domain, which say what chance alone gives. With
-    `source` and `target`, the mixture of the sources is measured against the target; with runs, the sources of every
-    model against its targets, and the gap of the model beside it.
+    `source` and `target`, the mixture of the sources is measured against the target; with a target alone, the mixture
+    of all other domains; with runs, the sources of every model against its targets, and the gap of the model beside it.
 
     Args:
-        data: A data set's name, folder:PATH, or `Domains`.
+        data: A data set's name, folder:PATH, a mapping with the name and options (size), or `Domains`.
         runs: Finished runs, whose data are measured: several with another target each are a leave-one-out.
         target: A domain of the data, folder:PATH with images (labels are not looked at), or a `Domain`.
         source: Domains that are measured against the target as one mixture.
@@ -127,29 +129,58 @@ def measure_distances(
         seed: Chooses samples, folds and orders of permutation tests.
         trust: What of the things that a run's folder names may be fetched or run.
     """
-    opened = [one if isinstance(one, Run) else open_run(one) for one in _listed(runs)]
+    opened = _open(runs)
     loaded = _load(data, opened, trust)
-    chosen, skipped = _measures(measures)
-    samples = _samples(loaded, domain, source, target, opened)
-    asked = _mixtures(samples, source, target, opened)
+    chosen, skipped = _measures(_names(measures))
+    source, domain = _names(source), _names(domain)
+    _check_weights(weights, source)
+    samples = collect_samples(loaded, domain, source, target, opened)
+    gaps = gaps_of_runs(opened)
+    asked = asked_mixtures(samples, source, target, weights, gaps)
     first = next(iter(samples.values()))
     extractor = extractor_of(features, first.inputs.shape, first.kind)
+    if features == "auto" and extractor.name == "pixels":
+        skipped["features"] = (
+            "distances are between pixels; features of a network need pip install 'shiftproof[efficientnet]'"
+        )
     seed = checked_seed(seed)
     samples = _held_out(samples, loaded, extractor)
     points = {name: _points(one.first(limit, seed), extractor, progress) for name, one in samples.items()}
-    pairs = _measure(points, asked, weights, extractor.name, chosen, seed, progress)
-    gaps = [gap for run in opened for gap in _gaps(run)]
-    return Distances(tuple(points), extractor.name, tuple(pairs), tuple(gaps), skipped)
+    pairs, too_few = _measure(points, asked, extractor.name, chosen, seed, progress)
+    return Distances(tuple(points), extractor.name, tuple(pairs), tuple(gaps), skipped | too_few)
 
 
-def _listed(runs: Run | Path | str | Sequence[Run | Path | str]) -> list[Run | Path | str]:
-    return [runs] if isinstance(runs, Run | Path | str) else list(runs)
+def _open(runs: Run | Path | str | Sequence[Run | Path | str]) -> list[Run]:
+    """Every run once."""
+    listed = [runs] if isinstance(runs, Run | Path | str) else list(runs)
+    opened = [one if isinstance(one, Run) else open_run(one) for one in listed]
+    return list({run.folder.resolve(): run for run in opened}.values())
 
 
-def _load(data: str | Domains | None, runs: Sequence[Run], trust: Trust) -> tuple[Domains, Run | None]:
+def _names(names: Sequence[str] | str | None) -> list[str] | None:
+    """Names in a list, or in a text with commas."""
+    return [one.strip() for one in names.split(",")] if isinstance(names, str) else None if names is None else [*names]
+
+
+def _check_weights(weights: Sequence[float] | None, source: Sequence[str] | None) -> None:
+    if source is not None and len(set(source)) != len(source):
+        raise UsageError(f"sources are {', '.join(source)}: each should be named once")
+    if weights is None:
+        return
+    if source is None:
+        raise UsageError("weights are those of sources: name these, too (--source a,b)")
+    if len(weights) != len(source):
+        raise UsageError(f"{len(weights)} weights were given for {len(source)} sources ({', '.join(source)})")
+    if not all(np.isfinite(one) and one > 0 for one in weights):
+        raise UsageError(f"weights are {', '.join(map(str, weights))}; they should be finite numbers above 0")
+
+
+def _load(
+    data: str | Mapping[str, Any] | Domains | None, runs: Sequence[Run], trust: Trust
+) -> tuple[Domains, Run | None]:
     """The domains, and the run whose data they are, if any."""
     if (data is None) == (not runs):
-        raise UsageError("distances are of a data set (--data) or of runs (--run): give one of the two")
+        raise UsageError("distances are of a data set (data, --data) or of runs (runs, --run): give one of the two")
     if data is not None:
         return as_data(data).load(), None
     first = runs[0]
@@ -172,83 +203,6 @@ def _measures(names: Sequence[str] | None) -> tuple[tuple[str, ...], dict[str, s
         reason = "the exact Wasserstein distance needs pip install 'shiftproof[transport]'"
         return tuple(name for name in chosen if name != "wasserstein"), {"wasserstein": reason}
     return chosen, {}
-
-
-def _samples(
-    loaded: tuple[Domains, Run | None],
-    names: Sequence[str] | None,
-    source: Sequence[str] | None,
-    target: str | Path | Domain | None,
-    runs: Sequence[Run],
-) -> dict[str, Unlabelled]:
-    """What is compared, by name."""
-    domains, first = loaded
-    wanted = list(domains.names)
-    if names is not None:
-        wanted = [*names, *(source or ()), *([target] if isinstance(target, str) and target in domains.names else [])]
-    elif runs:
-        used = {name for run in runs for name in (*run.record["sources"], *run.study.targets)}
-        wanted = [name for name in wanted if name in used]
-    samples = {name: Unlabelled.of(domains[name]) for name in dict.fromkeys(wanted)}
-    for name in source or ():
-        if name not in samples:
-            raise UnknownName(f"domain of {domains.name!r}:", name, domains.names)
-    if target is not None and not (isinstance(target, str) and target in samples):
-        other = _target(target, domains, first)
-        if other.name in samples:
-            other = replace(other, name=f"the target {other.name}")
-        samples[other.name] = other
-    if len(samples) < 2:
-        raise UsageError(
-            f"{domains.name!r} gives {', '.join(samples) or 'no domain'} to compare, and a distance is between two: "
-            "give another domain, or --target folder:PATH"
-        )
-    return samples
-
-
-def _target(target: str | Path | Domain, domains: Domains, run: Run | None) -> Unlabelled:
-    if isinstance(target, Domain):
-        if target.kind != domains.kind or target.shape != domains.shape:
-            raise DataError(
-                f"inputs of {target.name!r} are {target.shape}, and those of {domains.name!r} {domains.shape}"
-            )
-        found = Unlabelled.of(target)
-    else:
-        text = f"folder:{target}" if isinstance(target, Path) else target
-        kind, colon, path = text.partition(":")
-        if kind != "folder" or not colon:
-            raise UnknownName(f"domain of {domains.name!r}:", text, [*domains.names, "folder:PATH"])
-        if domains.kind != "image":
-            raise UsageError(f"{domains.name!r} holds {domains.kind}s, and {text} is a folder of images")
-        sizes = {"resize": run is None or resizes(run.study), "to_gray": run is None or to_gray(run.study)}
-        found = unlabelled_folder(Path(path), domains.shape, **sizes)
-    ids = np.empty(len(found), object)
-    # a file of the same name elsewhere is another sample
-    ids[:] = [f"{found.name}: {one}" for one in found.ids]
-    return replace(found, ids=ids)
-
-
-def _mixtures(
-    samples: Mapping[str, Unlabelled],
-    source: Sequence[str] | None,
-    target: str | Path | Domain | None,
-    runs: Sequence[Run],
-) -> list[tuple[tuple[str, ...], str]]:
-    """Sources that are measured together against a target."""
-    asked = [(gap.sources, gap.target) for run in runs for gap in _gaps(run)]
-    if source is not None:
-        last = list(samples)[-1] if target is not None and target not in samples else str(target)
-        if target is None:
-            raise UsageError("--source is measured against a target: give --target")
-        if last in source:
-            raise UsageError(f"{last!r} is both source and target")
-        asked.append((tuple(dict.fromkeys(source)), last))
-    known = [(sources, one) for sources, one in asked if one in samples and set(sources) <= set(samples)]
-    return list(dict.fromkeys(known))
-
-
-def _gaps(run: Run) -> list[Gap]:
-    return gaps_of(run.evidence, tuple(run.record["sources"]), run.study.targets, run.study.seed)
 
 
 def _held_out(
@@ -275,41 +229,45 @@ def _points(samples: Unlabelled, extractor: Extractor, progress: Mode) -> Points
 
 def _measure(
     points: Mapping[str, Points],
-    asked: Sequence[tuple[tuple[str, ...], str]],
-    weights: Sequence[float] | None,
+    mixtures: Sequence[Mixture],
     features: str,
     measures: Sequence[str],
     seed: int,
     progress: Mode,
-) -> list[KnownPair]:
-    names, found = list(points), list[KnownPair]()
-    several = [one for one in asked if len(one[0]) > 1]
+) -> tuple[list[KnownPair], dict[str, str]]:
+    """Every measure of every pair, and what could not be computed."""
+    names, found, skipped = list(points), list[KnownPair](), dict[str, str]()
     jobs: list[tuple[str, str, Any, Points, Points, tuple[float, ...]]] = []
     for place, name in enumerate(names):
         jobs += [(name, other, "pair", points[name], points[other], ()) for other in names[place + 1 :]]
     for name in names:
+        if points[name].different < 2 * FEWEST:
+            skipped["halves"] = f"two halves of a domain are compared from {2 * FEWEST} samples (or groups) on"
+            continue
         first, second = deal(points[name], points[name], seed, "halves of a domain")
         jobs.append((name, name, "halves", first.reference, second.reference, ()))
-    for sources, target in several:
-        share = _shares(sources, weights)
-        mixed = mixture([points[name] for name in sources], share, seed)
-        jobs.append((mixture_name(sources), target, "mixture", mixed, points[target], share))
+    for one in mixtures:
+        sides = [points[name] for name in one.sources]
+        # as many as of a domain, so that distances of other pairs compare
+        mixed = mixture(sides, one.shares, seed, most=max(side.count for side in sides))
+        jobs.append((mixture_name(one.sources), one.target, "mixture", mixed, points[one.target], one.shares))
     with progress_bar("distances", len(jobs) * len(measures), progress) as bar:
         for reference, target, kind, x, y, share in jobs:
             for measure in measures:
-                one = measure_distance(measure, x, y, seed)
-                found.append(_known(one, features, reference, target, kind, share))
+                if measure == "frechet-extrapolated" and min(len(x), len(y)) <= (size := _size(x)):
+                    skipped[measure] = (
+                        f"{measure} needs more samples than there are features ({size:,}), of halves and mixtures too: "
+                        f"raise --limit, or take kernel"
+                    )
+                else:
+                    known = measure_distance(measure, x, y, seed)
+                    found.append(_known(known, features, reference, target, kind, share))
                 bar.advance(1, f"{reference}, {target}: {MEASURES[measure].title}")
-    return found
+    return found, skipped
 
 
-def _shares(sources: Sequence[str], weights: Sequence[float] | None) -> tuple[float, ...]:
-    if weights is None:
-        return tuple(1 / len(sources) for _ in sources)
-    if len(weights) != len(sources):
-        raise UsageError(f"{len(weights)} weights were given for {len(sources)} sources ({', '.join(sources)})")
-    total = sum(weights)
-    return tuple(float(one) / total if total > 0 else float(one) for one in weights)
+def _size(points: Points) -> int:
+    return int(np.prod(points.shape))
 
 
 def _known(

@@ -24,7 +24,7 @@ from shiftproof.report.privacy import SampleNames
 from shiftproof.report.requirements import CLAIMS, Outcome, Requirement
 from shiftproof.report.robustness_chart import robustness_chart
 from shiftproof.runs.absent import Recorded, sentence_of
-from shiftproof.runs.distances import read_distances, read_pairs
+from shiftproof.runs.distances import read_distances, read_gaps, read_pairs
 from shiftproof.runs.facts import facts_of
 from shiftproof.runs.log_files import certificate_logs
 from shiftproof.runs.model_spec import Member
@@ -246,6 +246,7 @@ class Run:
             radii=tuple(record.get("radii") or ()),
             distances=read_distances(self.folder),
             domain_distances=read_pairs(self.folder),
+            other_gaps=read_gaps(self.folder),
             claims=self.claims,
             published=beside_published(
                 self.evidence, study.published, study.only_target, times_of(read_not_run(self.folder))

@@ -12,7 +12,7 @@ from shiftproof.domains import Domain
 from shiftproof.execution import write_atomically
 from shiftproof.report.gallery.sheet import contact_sheet
 from shiftproof.report.page import FORMATS
-from shiftproof.runs.distances import keep_distances, read_distances
+from shiftproof.runs.distances import keep_distances, keep_pairs, read_distances, read_gaps, read_pairs
 from shiftproof.runs.run import Run, sheet_path
 from shiftproof.types import Finding
 
@@ -75,6 +75,9 @@ def check_report(run: Run, measured: Sequence[Domain] = ()) -> Iterator[Finding]
     if known := read_distances(run.folder):
         message = f"{len(known)} distances of targets stand in the report, which is not checked without these targets"
         yield Finding("warn", "distances-unchecked", f"{message}: ask again with shiftproof shift")
+    if pairs := read_pairs(run.folder):
+        message = f"{len(pairs)} distances between domains stand in the report as they were measured"
+        yield Finding("warn", "distances-unchecked", f"{message}: ask again with shiftproof shift --distances")
     if not wrong:
         message = f"{compared} tables, drawings, logs and pages say what the evidence gives"
         yield Finding("pass", "tables-same", message)
@@ -87,6 +90,8 @@ def _derive(run: Run, formats: Sequence[str], lost: Sequence[Domain] = (), *, im
         for path in (path for kind in _READ for path in run.folder.glob(kind)):
             write_atomically(scratch / path.relative_to(run.folder), path.read_bytes())
         keep_distances(scratch, read_distances(run.folder))
+        if pairs := read_pairs(run.folder):
+            keep_pairs(scratch, pairs, read_gaps(run.folder))
         for domain in lost:
             write_atomically(sheet_path(scratch, domain.name), contact_sheet(domain))
         replace(run, folder=scratch).export(formats, images=images)

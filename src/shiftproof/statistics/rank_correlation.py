@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import gammaln
 from scipy.stats import rankdata
 
 from shiftproof.errors import UnknownName, UsageError
@@ -73,6 +74,8 @@ def rank_correlation(
     >>> four.value, round(four.p_value, 4), four.undecidable
     (1.0, 0.0833, True)
     """
+    if not 0 < alpha < 1:
+        raise UsageError(f"alpha is {alpha!r}; it should lie strictly between 0 and 1, such as 0.05")
     first, second = _checked(x), _checked(y)
     if kind not in get_args(RankKind):
         raise UnknownName("rank correlation", str(kind), get_args(RankKind))
@@ -89,7 +92,9 @@ def rank_correlation(
     found = np.concatenate([np.abs(of.values(orders)) for orders in every])
     at_least = int((found >= abs(value) - _TIE).sum())
     p_value = at_least / len(found) if exact else (1 + at_least) / (1 + len(found))
-    smallest = float((found >= found.max() - _TIE).mean()) if exact else 1 / (1 + len(found))
+    smallest = (
+        float((found >= found.max() - _TIE).mean()) if exact else _smallest_p(type(of), first, second, len(found))
+    )
     return RankCorrelation(kind, value, p_value, n, exact, smallest, alpha)
 
 
@@ -120,6 +125,31 @@ class _Kendall:
         ordered = self._y[orders]
         agreeing: FloatArray = np.sign(ordered[:, self._i] - ordered[:, self._j]) @ self._signs
         return agreeing / (self.scale or 1.0)
+
+
+def _smallest_p(kind: type[_Spearman | _Kendall], x: FloatArray, y: FloatArray, draws: int) -> float:
+    """The least p-value that an order can have: as many orders are the most extreme as ties leave the same.
+
+    The largest correlation is that of both rows sorted. Of all different orders of y, those have it that exchange
+    numbers of one block of equal x; the smallest correlation, of rows sorted against each other, may be as far from 0.
+    """
+    every, orders = _log_arrangements(y), (np.sort(y), np.sort(y)[::-1])
+    ways = [sum(map(_log_arrangements, _blocks(x, order))) for order in orders]
+    extremes = [abs(float(kind(np.sort(x), order).values(np.arange(len(x))[None])[0])) for order in orders]
+    farthest = [way for way, value in zip(ways, extremes, strict=True) if value >= max(extremes) - _TIE]
+    return max(sum(float(np.exp(way - every)) for way in farthest), 1 / (1 + draws))
+
+
+def _blocks(x: FloatArray, y: FloatArray) -> list[FloatArray]:
+    """Numbers of y, in their order, that stand beside equal numbers of x, which is sorted."""
+    _, counts = np.unique(x, return_counts=True)
+    return np.split(y, np.cumsum(counts)[:-1])
+
+
+def _log_arrangements(values: FloatArray) -> float:
+    """log of the number of different orders of a row of numbers."""
+    _, counts = np.unique(values, return_counts=True)
+    return float(gammaln(len(values) + 1) - gammaln(counts + 1).sum())
 
 
 def _all_orders(n: int) -> list[IntArray]:

@@ -15,7 +15,7 @@ from shiftproof.errors import DataError, UsageError
 from shiftproof.rng import derive
 from shiftproof.types import FloatArray, IntArray
 
-__all__ = ["FEWEST", "Folds", "Points", "check_points", "content_units", "deal", "unit_means"]
+__all__ = ["FEWEST", "Folds", "Points", "check_points", "content_units", "deal", "set_apart", "unit_means"]
 
 _COPY = " copy "
 FEWEST = 8
@@ -69,7 +69,7 @@ class Points:
     @property
     def different(self) -> int:
         """How many units differ in what they hold."""
-        return len({str(unit).partition(_COPY)[0] for unit in self.units})
+        return len({str(unit).removeprefix("target: ").partition(_COPY)[0] for unit in self.units})
 
     def subset(self, rows: IntArray) -> Points:
         """Some of the inputs."""
@@ -112,11 +112,33 @@ def check_points(reference: Points, target: Points) -> None:
                 f"{points.name!r} holds {count} different sample{'s' * (count != 1)}{copies}; a distance "
                 f"needs at least {FEWEST}, and says little below some hundred: add more"
             )
-    if set(target.units.tolist()) <= set(reference.units.tolist()):
+    if _is_part_of(target, reference):
         raise UsageError(
             f"every sample of {target.name!r} is one of {reference.name!r}: a distance compares two samples, and this "
             "is the same one twice"
         )
+
+
+def _is_part_of(target: Points, reference: Points) -> bool:
+    """Whether the target holds nothing that the reference does not hold: the same samples under the same names."""
+    numbered = [_numbered(content_units(points.inputs)).tolist() for points in (target, reference)]
+    if len(set(content_units(reference.inputs))) < len(reference):
+        # where inputs repeat themselves by chance, a smaller sample of the same law may well be contained in a larger
+        return sorted(numbered[0]) == sorted(numbered[1])
+    return set(numbered[0]) <= set(numbered[1])
+
+
+def set_apart(reference: Points, target: Points) -> tuple[Points, Points]:
+    """Both domains, with inputs that are units by themselves as units of one side, though their content be the same.
+
+    Equal inputs of two independent samples are no unit that both hold. To deal them together would tell which ones one
+    side has more of: folds, and the orders of a permutation test, would depend on the values.
+    """
+    if not any(_COPY in str(unit) for unit in target.units):
+        return reference, target
+    units = np.empty(len(target), object)
+    units[:] = [f"target: {unit}" if _COPY in str(unit) else unit for unit in target.units]
+    return reference, Points(target.name, target.inputs, units)
 
 
 def deal(reference: Points, target: Points, seed: int, purpose: str) -> tuple[Folds, Folds]:

@@ -52,9 +52,10 @@ class DCT(Normal):
         """The images deformed."""
         height, width = images.shape[-2:]
         x, y = positions(images)
-        frequencies = math.pi * torch.arange(self.k, dtype=images.dtype, device=images.device)[:, None]
+        # in float64: matrix products of other sizes are summed in another order, and an image must not depend on others
+        frequencies = math.pi * torch.arange(self.k, dtype=torch.float64, device=images.device)[:, None]
         across = torch.cos(frequencies * (x + 0.5 / width))
         down = torch.cos(frequencies * (y[:, 0] + 0.5 / height))
-        coefficients = parameters.to(images).reshape(-1, 2, self.k, self.k)
-        moves = torch.einsum("nsij,iw,jh->nhws", coefficients, across, down)
+        coefficients = parameters.to(images.device, torch.float64).reshape(-1, 2, self.k, self.k)
+        moves = torch.einsum("nsij,iw,jh->nhws", coefficients, across, down).to(images)
         return warp(images, moves + torch.stack([x.expand(height, width), y.expand(height, width)], -1))

@@ -14,6 +14,7 @@ from shiftproof.report.how_far import (
     Gap,
     KnownPair,
     RelatedGap,
+    by_ends,
     gaps_of,
     mixture_name,
     related_gaps,
@@ -59,8 +60,13 @@ class HowFar(Section):
     def cards(self) -> list[Card]:
         """What stands beside gaps first, then the matrix without bias, then the others, folded."""
         cards = []
-        if beside := self._against():
-            cards.append(Card(beside, heading="From sources to targets, and what is lost on the way"))
+        words = (
+            ["Rows of other runs are as they were when the distances were measured."] if self.report.other_gaps else []
+        )
+        for table in self._against():
+            cards.append(
+                Card([table], words, f"From sources to targets, and what is lost on the way ({table.caption})")
+            )
         if found := self._correlations():
             cards.append(Card([*found, *self.charts()], self._words_of_relation(), "Does distance go with the gap?"))
         for features in self._features:
@@ -68,7 +74,7 @@ class HowFar(Section):
                 known = MEASURES[measure]
                 heading = f"{known.title}: {known.about} (features: {features}; {self._sizes(measure, features)})"
                 cards.append(Card([self._matrix(measure, features)], heading=heading, folded=measure != self._first))
-        return [*cards, Card(words=self.words())]
+        return [Card(words=self.words()), *cards]
 
     def words(self) -> list[str]:
         """What the numbers are, and what they are not."""
@@ -128,11 +134,16 @@ class HowFar(Section):
 
     @property
     def _gaps(self) -> list[Gap]:
-        return gaps_of(self.report.evidence, self.report.sources, self.report.targets, self.report.seed)
+        own = gaps_of(self.report.evidence, self.report.sources, self.report.targets, self.report.seed)
+        return [*own, *self.report.other_gaps]
 
     @property
     def _related(self) -> list[RelatedGap]:
         return related_gaps(self.report.domain_distances, self._gaps)
+
+    @property
+    def _undecidable(self) -> bool:
+        return any(one.spearman.undecidable for one in self._related)
 
     def _matrix(self, measure: str, features: str) -> Table:
         some = [one for one in self.report.domain_distances if (one.measure, one.features) == (measure, features)]
@@ -152,25 +163,24 @@ class HowFar(Section):
         tables = []
         for features in self._features:
             measures = self._measures(features)
-            known = {
-                (one.reference, one.target, one.measure): one
-                for one in self.report.domain_distances
-                if one.features == features and one.kind != "halves"
-            }
+            known = by_ends([one for one in self.report.domain_distances if one.features == features])
             rows = [
                 Row(
                     [
-                        self.report.row_name(gap.model, gap.target, f"from {mixture_name(gap.sources)}"),
+                        self.report.row_name(gap.model, gap.target, _origin(gap)),
                         Cell(points(gap.value), (f"{points(gap.low)} to {points(gap.high)}",))
                         if gap.low is not None and gap.high is not None
                         else Cell(points(gap.value)),
-                        *(_cell(known.get((mixture_name(gap.sources), gap.target, measure))) for measure in measures),
+                        *(
+                            _cell(known.get((measure, features, mixture_name(gap.sources), gap.target)))
+                            for measure in measures
+                        ),
                     ],
                     tint=True,
                 )
                 for gap in self._gaps
                 if gap.figure == CLEAN
-                and any((mixture_name(gap.sources), gap.target, one) in known for one in measures)
+                and any((one, features, mixture_name(gap.sources), gap.target) in known for one in measures)
             ]
             heads = [Heading("model, target"), Heading("gap", ("points lost",))]
             heads += [Heading(MEASURES[measure].title) for measure in measures]
@@ -200,11 +210,16 @@ class HowFar(Section):
         return [Table("distance-and-gap", [Heading(text) for text in heads], rows)]
 
     def _words_of_relation(self) -> list[str]:
-        few = min(len(one.targets) for one in self._related)
+        few = max(len(one.targets) for one in self._related if one.spearman.undecidable) if self._undecidable else 0
         words = ["Exact two-sided p-values, over all orders of the targets; no correction for several measures."]
-        if any(one.spearman.undecidable for one in self._related):
+        if few:
             words.append(f"Undecidable with {few} targets: no order of so few has a p-value below 0.05.")
         return words
+
+
+def _origin(gap: Gap) -> str:
+    run = f", run {gap.run}" if gap.run else ""
+    return f"from {mixture_name(gap.sources)}{run}"
 
 
 def _cell(pair: KnownPair | None) -> Cell:

@@ -32,16 +32,20 @@ def proxy_a_distance(reference: Side, target: Side, *, seed: int = 0) -> DomainD
     """
     pair = Pair.of(reference, target)
     fold = _folds(pair, FOLDS, checked_seed(seed))
-    wrong = [np.empty(len(pair.x)), np.empty(len(pair.y))]
+    wrong, sides = [np.empty(len(pair.x)), np.empty(len(pair.y))], (pair.units_x, pair.units_y)
     for number in range(FOLDS):
-        inside = [fold[units] == number for units in (pair.units_x, pair.units_y)]
+        inside = [fold[units] == number for units in sides]
         classifier = _fit(pair.x[~inside[0]], pair.y[~inside[1]])
         for side, values in enumerate((pair.x, pair.y)):
             if inside[side].any():
                 wrong[side][inside[side]] = classifier.predict(values[inside[side]]) != side
-    parts = [_unit_means(errors, units) for errors, units in zip(wrong, (pair.units_x, pair.units_y), strict=True)]
-    error = float(np.mean([part.mean() for part in parts]))
-    spread = float(np.sqrt(sum(part.var(ddof=1) / len(part) for part in parts))) / 2
+    known = [(_unit_means(errors, units), np.unique(units)) for errors, units in zip(wrong, sides, strict=True)]
+    error = float(np.mean([part.mean() for part, _ in known]))
+    # what each unit adds to the mean error; one that both domains hold adds to both
+    added = np.zeros(len(fold))
+    for part, units in known:
+        added[units] += (part - part.mean()) / (2 * np.sqrt(len(part) * (len(part) - 1)))
+    spread = float(np.sqrt((added**2).sum()))
     # an error above one half is chance, and no distance below 0
     return DomainDistance.estimate("a-distance", max(0.0, 2 - 4 * error), pair, 4 * spread, most=2.0)
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import qr, svdvals
 
+from shiftproof.errors import UsageError
+from shiftproof.rng import numpy_generator
 from shiftproof.theory.distances.pair import FEW_BLOCKS, DomainDistance, Pair, Side, standard_error
 from shiftproof.types import FloatArray
 
@@ -31,11 +36,18 @@ def extrapolated_frechet_distance(reference: Side, target: Side) -> DomainDistan
     """The Frechet distance that infinitely many samples would have, if its excess is in proportion to 1 / n.
 
     Twice the distance of all samples less the mean distance of their halves: the line through both at 1 / n = 0. It can
-    be below 0. Reference: Chong and Forsyth, Effectively unbiased FID, 2020 (arXiv 1911.07023), with two sizes.
+    be below 0. The excess is in such a proportion only if there are more samples than features; it is refused
+    otherwise. Reference: Chong and Forsyth, Effectively unbiased FID, 2020 (arXiv 1911.07023), with two sizes.
     """
     pair = Pair.of(reference, target)
-    error = standard_error(pair, _extrapolated, FEW_BLOCKS)
-    return DomainDistance.estimate("frechet-extrapolated", _extrapolated(pair), pair, error, least=-np.inf)
+    if (few := min(len(pair.x), len(pair.y))) <= (features := pair.x.shape[1]):
+        raise UsageError(
+            f"a Frechet distance of {few} samples with {features:,} features can't be extrapolated: its excess falls "
+            "with 1 / n only beyond as many samples as features"
+        )
+    statistic = partial(_extrapolated, half=_halves(pair))
+    error = standard_error(pair, statistic, FEW_BLOCKS)
+    return DomainDistance.estimate("frechet-extrapolated", statistic(pair), pair, error, least=-np.inf)
 
 
 def _frechet(pair: Pair) -> float:
@@ -56,10 +68,14 @@ def _moments(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     return mean, root
 
 
-def _extrapolated(pair: Pair) -> float:
-    halves = []
-    for units in pair.strata():
-        halves.append((units[::2], units[1::2]))
-    # one half of every stratum is left out, then the other
-    parts = [pair.without(np.concatenate([half[side] for half in halves])) for side in (0, 1)]
+def _halves(pair: Pair) -> NDArray[np.bool_]:
+    """Which half each unit is in, by its number: at random, and of every stratum as many as can be."""
+    half = np.zeros(1 + int(max(pair.units_x.max(), pair.units_y.max())), bool)
+    for number, units in enumerate(pair.strata()):
+        half[numpy_generator(0, "halves of a frechet distance", number, len(units)).permutation(units)[::2]] = True
+    return half
+
+
+def _extrapolated(pair: Pair, half: NDArray[np.bool_]) -> float:
+    parts = [pair.without(np.flatnonzero(half == side)) for side in (False, True)]
     return 2 * _frechet(pair) - float(np.mean([_frechet(part) for part in parts]))

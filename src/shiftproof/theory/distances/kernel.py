@@ -41,11 +41,12 @@ def same_law_test(reference: Side, target: Side, *, orders: int = ORDERS, seed: 
     """The p-value of "both samples come from one law", by permuting which sample a unit belongs to.
 
     The statistic is the kernel distance. Under that hypothesis the p-value is at most a with probability at most a,
-    whatever the law and the sizes. Groups move as a whole; a unit that both domains hold swaps sides. Reference:
-    Gretton et al., A kernel two-sample test, 2012 (jmlr.org/papers/v13/gretton12a.html).
+    whatever the law and the sizes. Groups move as a whole, so that of grouped samples the hypothesis is that whole
+    groups come from one law, their sizes included; a unit that both domains hold swaps sides. Reference: Gretton et
+    al., A kernel two-sample test, 2012 (jmlr.org/papers/v13/gretton12a.html).
     """
-    if orders < 1:
-        raise UsageError(f"a permutation test needs at least one order, not {orders}")
+    if isinstance(orders, bool) or not isinstance(orders, int) or orders < 1:
+        raise UsageError(f"a permutation test needs a whole number of orders, at least one, not {orders!r}")
     pair = Pair.of(reference, target)
     kernel = _kernel(np.concatenate([pair.x, pair.y]), np.concatenate([pair.x, pair.y]))
     sides = _permuted_sides(pair, orders, checked_seed(seed))

@@ -14,7 +14,7 @@ from shiftproof.statistics import bernstein_lower, betting_lower
 from shiftproof.theory.confidence import check_level
 from shiftproof.theory.critics import Critic, Judge
 from shiftproof.theory.critics_linear import linear_critics
-from shiftproof.theory.points import Folds, Points, check_points, deal
+from shiftproof.theory.points import Folds, Points, check_points, deal, set_apart
 from shiftproof.types import FloatArray
 
 __all__ = ["Distance", "Fit", "Interval", "LinearFit", "difference_bound", "lower_distance", "one_sided"]
@@ -94,6 +94,7 @@ def lower_distance(
     if interval not in ("betting", "bernstein"):
         raise UnknownName("interval", str(interval), ["betting", "bernstein"])
     check_points(reference, target)
+    reference, target = set_apart(reference, target)
     seed = checked_seed(seed)
     kinds = fits or {"linear": LinearFit(norm)}
     fitting, judging = deal(reference, target, seed, "shift folds")

@@ -50,8 +50,13 @@ MEASURES: dict[str, Measure] = {
 """In the order in which they are shown."""
 
 
+OTHER_NAMES = {"fid": "frechet", "kid": "kernel", "mmd": "kernel"}
+"""Names under which measures are known as well."""
+
+
 def check_measures(names: Sequence[str]) -> tuple[str, ...]:
     """The names, each once; refused with a suggestion where there is no such measure."""
+    names = [OTHER_NAMES.get(name.lower(), name) for name in names]
     for name in names:
         if name not in MEASURES:
             raise UnknownName("distance", name, MEASURES)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from shiftproof.errors import DataError, UsageError
 from shiftproof.rng import checked_seed, numpy_generator
-from shiftproof.theory.points import Points, check_points
+from shiftproof.theory.points import Points, check_points, set_apart
 from shiftproof.types import FloatArray, IntArray
 
 __all__ = ["FEW_BLOCKS", "DomainDistance", "Pair", "Side", "mixture", "standard_error"]
@@ -64,6 +64,7 @@ class Pair:
         """Two domains; refused with a sentence if they are too few, constant or of other features."""
         sides = [_points(side, name) for side, name in ((reference, "reference"), (target, "target"))]
         check_points(*sides)
+        sides = list(set_apart(*sides))
         x, y = (points.inputs.reshape(len(points), -1).astype(np.float64) for points in sides)
         for points, values in zip(sides, (x, y), strict=True):
             if not np.ptp(values, axis=0).any():
@@ -105,34 +106,63 @@ def standard_error(pair: Pair, statistic: Callable[[Pair], float], blocks: int =
     return float(np.sqrt(variance))
 
 
-def mixture(parts: Sequence[Points], weights: Sequence[float] | None = None, seed: int = 0) -> Points:
+def mixture(
+    parts: Sequence[Points], weights: Sequence[float] | None = None, seed: int = 0, *, most: int | None = None
+) -> Points:
     """A sample of several domains as one: each sample comes from a domain with the probability that `weights` say.
 
     Equal weights unless told. How many come from each is drawn, and which, without replacement: the rows are
-    independent draws of the mixture, as many as the smallest supply allows. Where samples come in groups, the groups of
-    each domain are drawn.
+    independent draws of the mixture, as many as the smallest supply allows. Where samples come in groups, groups are
+    drawn, and each gives the same number of samples, that of the smallest: a domain with larger groups has no larger
+    share. A group that several domains hold is drawn from one of them alone. The order of the domains does not matter.
+    `most` limits the number of groups, or of samples where there are none.
     """
     shares = np.full(len(parts), 1 / max(1, len(parts))) if weights is None else np.asarray(weights, np.float64)
     if not parts or len(shares) != len(parts) or not np.isfinite(shares).all() or (shares <= 0).any():
-        raise UsageError(f"a mixture of {len(parts)} domains needs as many weights above 0, not {shares.tolist()}")
-    shares = shares / shares.sum()
+        told = shares.tolist() if weights is None else list(weights)
+        raise UsageError(f"a mixture of {len(parts)} domains needs as many finite weights above 0, not {told}")
     name = " + ".join(points.name for points in parts)
     if len(parts) == 1:
         return parts[0]
-    generator = numpy_generator(checked_seed(seed), "mixture of domains", name)
-    orders = [generator.permutation(np.unique(points.units.astype(str))) for points in parts]
-    drawn = generator.choice(len(parts), size=sum(map(len, orders)), p=shares)
-    # as far as no domain has run out
-    used = np.stack([np.cumsum(drawn == place) for place in range(len(parts))])
-    enough = (used <= np.array([len(order) for order in orders])[:, None]).all(0)
-    last = len(drawn) if enough.all() else int(np.argmin(enough))
-    counts = np.bincount(drawn[:last], minlength=len(parts))
-    rows = [
-        np.flatnonzero(np.isin(points.units.astype(str), order[:count]))
-        for points, order, count in zip(parts, orders, counts, strict=True)
-    ]
-    chosen = [points.subset(some) for points, some in zip(parts, rows, strict=True)]
+    places = sorted(range(len(parts)), key=lambda place: parts[place].name)
+    ordered, shares = [parts[place] for place in places], (shares / shares.sum())[places]
+    generator = numpy_generator(checked_seed(seed), "mixture of domains", *(points.name for points in ordered))
+    units = [_own_units(points) for points in ordered]
+    each = min(int(np.unique(some, return_counts=True)[1].min()) for some in units)
+    taken = _draw_units(units, shares, generator, most)
+    rows = [_some_rows(some, drawn, each, generator) for some, drawn in zip(units, taken, strict=True)]
+    chosen = [points.subset(some) for points, some in zip(ordered, rows, strict=True)]
     return Points(name, np.concatenate([one.inputs for one in chosen]), np.concatenate([one.units for one in chosen]))
+
+
+def _own_units(points: Points) -> NDArray[np.str_]:
+    """Units as text; inputs that are units by their content are none of another domain's."""
+    return np.array([f"{points.name}: {unit}" if " copy " in str(unit) else str(unit) for unit in points.units])
+
+
+def _draw_units(
+    units: Sequence[NDArray[np.str_]], shares: FloatArray, generator: np.random.Generator, most: int | None
+) -> list[list[str]]:
+    """Units of each domain, one draw after the other, until the domain whose turn it is has none left."""
+    waiting = [iter(generator.permutation(np.unique(some)).tolist()) for some in units]
+    taken: list[list[str]] = [[] for _ in units]
+    used: set[str] = set()
+    for place in generator.choice(len(units), size=sum(map(len, units)), p=shares)[:most].tolist():
+        unit = next((one for one in waiting[place] if one not in used), None)
+        if unit is None:
+            break
+        used.add(unit)
+        taken[place].append(unit)
+    return taken
+
+
+def _some_rows(units: NDArray[np.str_], drawn: Sequence[str], each: int, generator: np.random.Generator) -> IntArray:
+    """Rows of the drawn units, so many of each, at random."""
+    order = generator.permutation(len(units))
+    order = order[np.isin(units[order], drawn)]
+    order = order[np.argsort(units[order], kind="stable")]
+    _, starts, counts = np.unique(units[order], return_index=True, return_counts=True)
+    return np.sort(order[np.arange(len(order)) - np.repeat(starts, counts) < each])
 
 
 def _dealt(units: IntArray, blocks: int) -> Iterator[IntArray]:
@@ -143,7 +173,11 @@ def _dealt(units: IntArray, blocks: int) -> Iterator[IntArray]:
 def _points(side: Side, name: str) -> Points:
     if isinstance(side, Points):
         return side
-    values = np.asarray(side, np.float32)
+    try:
+        values = np.asarray(side, np.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(f"features of the {name} should be an array N x D of numbers, not {side!r}") from error
     if values.ndim < 2:
         raise UsageError(f"features of the {name} should be an array N x D, not of shape {values.shape}")
-    return Points.of(name, values)
+    # in all their digits: what is computed here is in float64
+    return Points.of(name, values)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from shiftproof.errors import UsageError
 __all__ = ["Norm", "at_least_zero", "check_norm", "fraction", "positive", "whole"]
 
 Norm = Literal["linf", "l2"]
+_LARGEST = 10**18
 
 
 def positive(value: object, name: str) -> float:
@@ -42,6 +43,8 @@ def whole(value: object, name: str, least: int = 1) -> int:
     """A whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise UsageError(f"{name} is {value!r}; it should be a whole number of at least {least}")
+    if value > _LARGEST:
+        raise UsageError(f"{name} is larger than {_LARGEST:.0e}, which is not meant to be a number of anything")
     return int(value)
 
 

@@ -71,9 +71,9 @@ def transfer_bound(
         positive(loss_bound, "loss_bound"),
     )
     tv, shift = at_least_zero(total_variation, "total_variation"), at_least_zero(r, "r")
-    if tv > 1:
+    if tv > 1 + 1e-9:
         raise UsageError(f"total_variation is {total_variation!r}; it lies in [0, 1]: half the integral of |dP - dQ|")
-    reach = _diameter(diameter, ball)
+    tv, reach = min(tv, 1.0), _diameter(diameter, ball)
     level = fraction(theta, "theta")
     if n is not None and ball == "l2":
         raise UsageError(f"n is {n!r}, but the bound on the adversarial risk of n samples is for norm 'linf' alone")
@@ -108,9 +108,10 @@ def _diameter(diameter: float | None, norm: Norm) -> float | None:
 def _sentence(value: float, tv: float, r: float, radius: float, reach: float | None, norm: Norm, most: float) -> str:
     where = f"on every distribution within {BALLS[norm]} distance {r:.4g} of the downstream one"
     if value >= most:
+        helps = "two distributions that share most of their mass" if value - most * tv < most else "a smaller risk"
         return (
             f"Vacuous: at total variation {tv:.4g} the bound is {value:.4g}, and the loss is at most {most:g} anyway; "
-            "it needs two distributions that share most of their mass."
+            f"it needs {helps}."
         )
     if reach is not None and radius >= reach:
         return (

@@ -59,7 +59,10 @@ def worst_mean_linear(
 
 
 def _vector(values: ArrayLike, name: str) -> FloatArray:
-    array = np.asarray(values, np.float64)
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{name} are {values!r}; give a list of numbers, one of each sample") from error
     if array.ndim != 1 or not len(array) or not np.isfinite(array).all():
         raise UsageError(f"{name} have shape {array.shape}; give a list of at least one finite number, each a sample's")
     return array
