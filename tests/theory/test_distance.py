@@ -125,7 +125,9 @@ def test_groups_count_once() -> None:
     alone, many = bounds[0]
     assert many.n == alone.n
     means = np.mean([[one.lower for one in pair] for pair in bounds], axis=0)
-    assert means[1] == pytest.approx(means[0], rel=0.1)
+    # ten times as many independent samples would prove far more
+    assert 0.8 < means[1] / means[0] < 1.05
+    assert np.mean([lower_distance(p, Points.of("q", copies), seed=i).lower for i in range(5)]) > 1.3 * means[0]
     groups = [f"patient {i // 10}" for i in range(len(copies))]
     assert lower_distance(p, Points.of("q", copies, groups)).n == alone.n
     assert unit_means(np.array([1.0, 3.0, 5.0]), np.array(["a", "a", "b"], object), 0).tolist() in ([2, 5], [5, 2])
