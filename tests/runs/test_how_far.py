@@ -1,6 +1,7 @@
 """Distances between domains of data sets and runs: from Python, from the command line, in the report."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -221,6 +222,12 @@ def test_a_folder_without_labels_is_a_target(tmp_path: Path) -> None:
             ),
             "1 weights were given for 2 sources",
         ),
+        (
+            lambda: measure_distances("rotated-digits", source="angle=0", target="angle=30", weights=[-5]),
+            "finite numbers above 0",
+        ),
+        (lambda: measure_distances("rotated-digits", source="angle=0,angle=0", target="angle=30"), "named once"),
+        (lambda: measure_distances("rotated-digits", features="pixel"), "Did you mean 'pixels'"),
     ],
 )
 def test_bad_input_gets_a_sentence(call: Callable[[], object], sentence: str) -> None:
@@ -235,6 +242,11 @@ def test_bad_input_gets_a_sentence(call: Callable[[], object], sentence: str) ->
         (["--distances", "--data", "rotated-digits", "--in-report"], "--in-report writes the report of a run"),
         (["--distances", "--data", "rotated-digits", "--profile", "x"], "--profile is about guarantees and alarms"),
         (["--distances", "--data", "rotated-digits", "--weights", "a,b"], "--weights is 'a,b'"),
+        (["--distances", "--data", "rotated-digits", "--weights", "2,1"], "weights are those of sources"),
+        (["--distances", "--data", "rotated-digits", "--level", "0.5"], "--level is about guarantees"),
+        (["--distances", "--data", "rotated-digits", "--critic", "mlp-cayley"], "--critic is about guarantees"),
+        (["--distances", "--run", "x", "--set", "data.size=9"], "--set changes options of --data"),
+        (["--run", "x", "--set", "data.size=9"], "--set goes with --distances"),
         (["--data", "rotated-digits"], "--data goes with --distances"),
         (["--features", "pixels", "--run", "x"], "--features goes with --distances"),
         (["--run", "a", "--run", "b"], "several go with --distances"),
@@ -251,3 +263,150 @@ def test_options_that_do_not_go_together(
 def test_an_extractor_for_other_inputs_is_refused() -> None:
     with pytest.raises(UsageError, match="no pixels"):
         extractor_of("pixels", (128,), "text")
+
+
+def called(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(arguments)
+
+
+def test_verify_passes_after_distances_stand_in_the_report(
+    leave_one_out: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = []
+    for run in leave_one_out[:3]:
+        copy = tmp_path / run.name
+        shutil.copytree(run, copy)
+        runs.append(copy)
+    asked = ["--features", "pixels", "--limit", "60", "--measures", "kernel,tv-bound", "--in-report"]
+    called(["shift", "--distances", *(part for run in runs for part in ("--run", str(run))), *asked])
+    for run in runs:
+        called(["verify", str(run)])
+    capsys.readouterr()
+    page = (runs[0] / "report.html").read_text()
+    report = json.loads((runs[0] / "report.json").read_text())["sections"]["how-far"]
+    # every run's own gap, and those of the others
+    assert {gap["target"] for gap in report["gaps"]} == {run.name for run in runs}
+    assert {gap["run"] for gap in report["gaps"]} == {"", runs[1].name, runs[2].name}
+    assert all(f"run {run.name}" in page for run in runs[1:])
+    assert [one["n"] for one in report["related"] if one["measure"] == "kernel"] == [3]
+    assert "distance-and-gap" in page
+    # another measure of the same features does not take the first ones away
+    main(
+        [
+            "shift",
+            "--distances",
+            "--run",
+            str(runs[0]),
+            "--features",
+            "pixels",
+            "--limit",
+            "60",
+            "--measures",
+            "fid",
+            "--in-report",
+        ]
+    )
+    assert {one.measure for one in read_pairs(runs[0])} == {"kernel", "tv-bound", "frechet"}
+    called(["verify", str(runs[0])])
+
+
+def test_gaps_of_one_model_and_target_are_averaged_and_other_models_kept_apart(
+    leave_one_out: list[Path], tmp_path: Path
+) -> None:
+    run = open_run(leave_one_out[0])
+    again, wide = tmp_path / "again", tmp_path / "wide"
+    for folder, width, seed in ((again, 16, 1), (wide, 24, 0)):
+        study = {
+            "name": "leave-one-out",
+            "data": "rotated-digits",
+            "source": list(run.record["sources"]),
+            "target": run.study.targets[0],
+            "seed": seed,
+            "models": {"small": {"model": {"name": "mlp", "width": width}, "training": {"steps": 20}}},
+        }
+        run_study(Study.model_validate(study), folder, progress="off")
+    asked = {"features": "pixels", "measures": "kernel", "limit": 60, "progress": "off"}
+    orders = [[*leave_one_out[:2], again, wide], [again, *leave_one_out[:2], wide]]
+    found = [measure_distances(runs=runs, **asked) for runs in orders]
+    assert {gap.model for gap in found[0].gaps} == {"small", "small (wide)"}
+    first, second = (next(one for one in some.related if one.model == "small") for some in found)
+    lost = {gap.run: gap.value for gap in found[0].gaps if gap.model == "small" and gap.figure == first.figure}
+    assert dict(zip(first.targets, first.gaps, strict=True)) == dict(zip(second.targets, second.gaps, strict=True))
+    mean = (lost[leave_one_out[0].name] + lost["again"]) / 2
+    assert first.gaps[first.targets.index(run.study.targets[0])] == pytest.approx(mean)
+
+
+def test_sources_of_a_run_are_measured_against_a_new_folder(leave_one_out: list[Path], tmp_path: Path) -> None:
+    for i in range(20):
+        pixels = np.random.default_rng(i).integers(0, 256, (8, 8), np.uint8)
+        (tmp_path / "new").mkdir(exist_ok=True)
+        Image.fromarray(pixels).save(tmp_path / "new" / f"{i}.png")
+    found = measure_distances(
+        runs=leave_one_out[0], target=f"folder:{tmp_path / 'new'}", features="pixels", measures="kernel", limit=50
+    )
+    mixed = [one for one in found.pairs if one.kind == "mixture"]
+    assert {one.target for one in mixed} == {open_run(leave_one_out[0]).study.targets[0], "new"}
+    # as many samples as of one domain
+    assert {one.n[0] for one in mixed} == {50}
+
+
+def test_a_target_alone_is_measured_against_all_others() -> None:
+    found = measure_distances(
+        "rotated-digits", domain=ANGLES, target="angle=15", features="pixels", measures="kid", limit=40, progress="off"
+    )
+    (mixed,) = [one for one in found.pairs if one.kind == "mixture"]
+    assert (mixed.reference, mixed.target) == ("angle=0 + angle=30", "angle=15")
+    with pytest.raises(UsageError, match="was not measured"):
+        found.matrix("frechet")
+
+
+def test_few_groups_have_no_halves_and_few_samples_no_extrapolation() -> None:
+    generator = np.random.default_rng(0)
+    parts = [
+        sp.Domain.from_arrays(
+            name,
+            generator.integers(0, 256, (60, 1, 4, 4), np.uint8),
+            np.arange(60) % 2,
+            ["a", "b"],
+            groups=[f"{name} {i // 5}" for i in range(60)],
+        )
+        for name in ("h1", "h2")
+    ]
+    found = measure_distances(
+        sp.Domains("clinics", parts), features="pixels", measures=["kernel", "frechet-extrapolated"], progress="off"
+    )
+    assert [one.kind for one in found.pairs if one.measure == "kernel"] == ["pair"]
+    assert "16 samples" in (found.skipped or {})["halves"]
+    few = measure_distances(
+        "rotated-digits", domain=ANGLES[:2], features="pixels", measures=["frechet-extrapolated"], limit=50
+    )
+    assert few.pairs == ()
+    assert "more samples than there are features (64)" in (few.skipped or {})["frechet-extrapolated"]
+
+
+def test_features_of_a_model_for_other_images_are_refused(leave_one_out: list[Path], tmp_path: Path) -> None:
+    model = next((leave_one_out[0] / "models").glob("*.safetensors"))
+    for name in ("a", "b"):
+        for kind in ("x", "y"):
+            (tmp_path / "data" / name / kind).mkdir(parents=True)
+            for i in range(10):
+                pixels = np.random.default_rng([i, ord(name), ord(kind)]).integers(0, 256, (16, 16), np.uint8)
+                Image.fromarray(pixels).save(tmp_path / "data" / name / kind / f"{i}.png")
+    with pytest.raises(ModelError, match="takes images of 1x8x8, and these are 1x16x16"):
+        measure_distances(f"folder:{tmp_path / 'data'}", features=f"file:{model}", measures="kernel", progress="off")
+    smaller = {"name": f"folder:{tmp_path / 'data'}", "size": 8}
+    found = measure_distances(smaller, features=f"file:{model}", measures="kernel", progress="off")
+    assert len(found.pairs) > 0
+
+
+def test_features_that_were_renamed_are_computed_again(tmp_path: Path) -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    inputs = [ArrayInputs(np.random.default_rng(i).random((9, 1, 2, 2), np.float32)) for i in (0, 1)]
+    right = [extract_features(Extractor("n", network), one, "d") for one in inputs]
+    files = list((tmp_path / "cache" / "features").iterdir())
+    files[0].rename(tmp_path / "kept")
+    files[1].rename(files[0])
+    (tmp_path / "kept").rename(files[1])
+    again = [extract_features(Extractor("n", network), one, "d") for one in inputs]
+    assert all(np.array_equal(one, other) for one, other in zip(right, again, strict=True))

@@ -83,8 +83,9 @@ def _show(found: Distances) -> None:
         if some:
             cells = [[_name(key), sizes[key], *(row.get(name, "") for name in some)] for key, row in rows.items()]
             show_table(["domains", "n", *(MEASURES[name].title for name in some)], cells)
-    for sources in dict.fromkeys(key[1] for key in rows if key[0] == "mixture" and _many(key[1])):
-        say(f"{_short(sources)}: {sources}")
+    for kind, sources, target in rows:
+        if kind == "mixture" and _many(sources):
+            say(f"{_short(sources)} | {target}: {sources}")
     if {"frechet", "wasserstein"} & set(measures):
         say("Frechet and W1 of few samples are too large: compare rows of equal n alone, and none with two halves.")
     if {"tv-bound", "w1-bound"} & set(measures):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -148,15 +149,18 @@ def value_words(pair: KnownPair) -> str:
         return f"p = {pair.value:.2g}"
     if pair.level is not None:
         return f">= {rounded_down(pair.value)}" if pair.value > 0 else "-"
-    error = pair.standard_error or 0.0
-    return f"{_digits(pair.value, 3)} ± {_digits(error, 1)}"
+    return _with_error(pair.value, pair.standard_error or 0.0)
 
 
-def _digits(value: float, digits: int) -> str:
-    """A number in so many digits, and none with an exponent for being large.
+def _with_error(value: float, error: float) -> str:
+    """A number to the digit in which its standard error begins.
 
-    >>> _digits(2218.4, 3), _digits(0.01234, 3)
-    ('2,220', '0.0123')
+    >>> _with_error(2218.4, 130.0), _with_error(0.01234, 0.0031), _with_error(9e-5, 0.004), _with_error(2.0, 0.0)
+    ('2,200 ± 100', '0.012 ± 0.003', '0.000 ± 0.004', '2 ± 0')
     """
-    short = f"{value:.{digits}g}"
-    return f"{float(short):,.0f}" if abs(float(short)) >= 10 ** min(digits, 2) else short
+    if not error > 0:
+        return f"{value:.3g} ± 0"
+    error = float(f"{error:.1g}")
+    places = -math.floor(math.log10(error))
+    digits = max(0, places)
+    return f"{round(value, places) + 0.0:,.{digits}f} ± {error:,.{digits}f}"
