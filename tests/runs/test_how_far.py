@@ -293,7 +293,7 @@ def test_verify_passes_after_distances_stand_in_the_report(
     assert [one["n"] for one in report["related"] if one["measure"] == "kernel"] == [3]
     assert "Does distance go with the gap?" in page
     # another measure of the same features does not take the first ones away
-    main(
+    called(
         [
             "shift",
             "--distances",
