@@ -289,7 +289,7 @@ def test_verify_passes_after_distances_stand_in_the_report(
     # every run's own gap, and those of the others
     assert {gap["target"] for gap in report["gaps"]} == {run.name for run in runs}
     assert {gap["run"] for gap in report["gaps"]} == {"", runs[1].name, runs[2].name}
-    assert all(f"run {run.name}" in page for run in runs[1:])
+    assert all(f"target of the run {run.name}" in page for run in runs[1:])
     assert [one["n"] for one in report["related"] if one["measure"] == "kernel"] == [3]
     assert "Does distance go with the gap?" in page
     # another measure of the same features does not take the first ones away

@@ -167,7 +167,7 @@ class HowFar(Section):
             rows = [
                 Row(
                     [
-                        self.report.row_name(gap.model, gap.target, _origin(gap)),
+                        self._row_name(gap),
                         Cell(points(gap.value), (f"{points(gap.low)} to {points(gap.high)}",))
                         if gap.low is not None and gap.high is not None
                         else Cell(points(gap.value)),
@@ -187,6 +187,13 @@ class HowFar(Section):
             if rows:
                 tables.append(Table("how-far-gaps", heads, rows, caption=f"features: {features}"))
         return tables
+
+    def _row_name(self, gap: Gap) -> Cell:
+        origin = f"from {mixture_name(gap.sources)}"
+        if gap.run:
+            # in this run the domain may be a source
+            return Cell(gap.model, (f"{gap.target}, target of the run {gap.run}, {origin}",), strong=True)
+        return self.report.row_name(gap.model, gap.target, origin)
 
     def _correlations(self) -> list[Table]:
         related = self._related
@@ -215,11 +222,6 @@ class HowFar(Section):
         if few:
             words.append(f"Undecidable with {few} targets: no order of so few has a p-value below 0.05.")
         return words
-
-
-def _origin(gap: Gap) -> str:
-    run = f", run {gap.run}" if gap.run else ""
-    return f"from {mixture_name(gap.sources)}{run}"
 
 
 def _cell(pair: KnownPair | None) -> Cell:

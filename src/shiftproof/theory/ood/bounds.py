@@ -70,6 +70,12 @@ def ood_bound(
 
     Args:
         eps: Mean over the samples of the largest change of the loss; a proven upper value, not one found by attack.
+        r: Radius of the ball of distributions, in the units of the inputs.
+        n: Number of samples.
+        dimensions: Numbers of an input, d.
+        loss_bound: The largest loss there can be, M; a loss that has none is clipped there.
+        theta: The probability that the bound may fail.
+        side: Inputs lie in [0, side]^d.
         classes: 1 if the label is a function of the input that is constant within the ball; otherwise the number of
             labels, and then shifts move inputs and keep labels.
         cover: 'grid', or 'maurey' for supports inside an l1 ball.
