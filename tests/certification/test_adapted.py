@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import shiftproof as sp
 from shiftproof.certification.certifier import Memory
 from shiftproof.certification.certifiers.adapted_radii import Signed, score_of, selection_radius
+from shiftproof.cli.certifiers import make_certifiers
 from shiftproof.domains import Domain
 from shiftproof.errors import DataError, ModelError, ShiftproofError, UsageError
 from shiftproof.execution import always_in_workers
@@ -259,6 +260,18 @@ def test_families_that_can_be_used() -> None:
         unchanged((0.25, 0.5), family="rotation", rule="selection")
     with pytest.raises(UsageError, match="gaussian"):
         unchanged((0.5,), family="gausian")
+
+
+def test_the_noise_of_the_command_line_is_the_family() -> None:
+    nothing: dict[str, dict[str, object]] = {"certifier": {}, "noise": {}}
+    for told, sigmas, family in (
+        ({"noise": "uniform:0.5"}, (0.5,), "uniform"),
+        ({"noise": "rotation", "sigma": "0.1,0.2"}, (0.1, 0.2), "rotation"),
+        ({"sigma": "0.3"}, (0.3,), "gaussian"),
+    ):
+        (made,) = make_certifiers("adapted-smoothing", told, nothing)
+        assert isinstance(made, Adapted)
+        assert (made.sigmas, made.family) == (sigmas, family)
 
 
 def test_adapted_rotation_is_certified_as_the_plain_vote() -> None:

@@ -36,10 +36,12 @@ def make_certifiers(
     if "noise" in known:
         noises = _noises(noise, sigma, options["noise"], usual)
         return [CERTIFIERS.create(certifier, {**own, "noise": one}) for one in noises]
+    if "family" in known and not options["noise"]:
+        family, _, given = (noise or "").partition(":")
+        named = {"family": family} if family else {}
+        return [CERTIFIERS.create(certifier, {"sigmas": given.split(",") if given else scales, **named, **own})]
     if noise is not None or options["noise"]:
-        raise UsageError(f"{certifier} does not take --noise")
-    if "sigmas" in known:
-        return [CERTIFIERS.create(certifier, {"sigmas": scales, **own})]
+        raise UsageError(f"{certifier} does not take {'--noise' if noise is not None else '--set noise'}")
     if "sigma" in known:
         chosen = scales if sigma is not None else [str(known["sigma"] if known["sigma"] is not ... else scales[0])]
         return [CERTIFIERS.create(certifier, {"sigma": one, **own}) for one in chosen]

@@ -226,8 +226,9 @@ class Report:
             *shift_order(self.around),
             *self.notes,
         ]
-        named = map(self.names.finding, findings)
-        return sorted(named, key=lambda one: ("fail", "warn", "pass").index(one.level))
+        # what two checks say in the same words is said once
+        named = {(one.level, one.code, one.message): one for one in map(self.names.finding, findings)}
+        return sorted(named.values(), key=lambda one: ("fail", "warn", "pass").index(one.level))
 
     @cached_property
     def imported(self) -> bool:
