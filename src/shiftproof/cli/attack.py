@@ -66,7 +66,9 @@ def command(
     run = measure(study, out, **asked_of_run, json=json, images=not no_images)
     if run is None:
         return
-    answers, notes = attacked_of(run.evidence), [one for one in run.content().notes if one.level != "pass"]
+    answers = attacked_of(run.evidence)
+    # the attack's own words stand beside those of the study's checks, and may be the same
+    notes = list({one.message: one for one in run.content().notes if one.level != "pass"}.values())
     if json:
         every = [one.figures() | {"split": run.samples[one.domain]["split"]} for one in answers]
         # with several domains the first one's figures are at the top, and all are in `results`
