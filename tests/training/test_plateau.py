@@ -70,7 +70,7 @@ def test_the_learning_rate_falls_at_plateaus() -> None:
     ("changes", "sentence"),
     [
         ({"until": "plateau", "schedule": "cosine"}, "leave the schedule 'cosine' out"),
-        ({"epochs": 10}, "say training.until=plateau, too"),
+        ({"epochs": 10}, "say training.until=plateau or training.until=patience"),
         ({"until": "convergence"}, "until"),
     ],
 )

@@ -167,15 +167,15 @@ def _settings() -> list[dict[str, Any]]:
         "optimiser": f"one of {', '.join(OPTIMISERS)}",
         "lr": "learning rate",
         "batch": "samples of every source domain in a step",
-        "steps": "how many steps, unless until is plateau",
+        "steps": "how many steps, unless until is plateau or patience",
         "schedule": f"of the learning rate: one of {', '.join(SCHEDULES)}",
         "weight_decay": "pull of the weights towards 0",
         "momentum": "of sgd",
         "evaluate_every": "steps between two looks at the validation parts",
         "part": "what is trained: all, or the head alone",
         "samples": "of every source domain that are trained on, at most; all unless told",
-        "until": "steps, or plateau: early stopping when source validation no longer gains",
-        "epochs": "passes through the data, at most, until a plateau",
+        "until": "steps; plateau or patience: until source validation no longer gains, or its loss no longer falls",
+        "epochs": "passes through the data, at most, where training stops by itself",
     }
     defaults = dict.fromkeys(("optimiser", "lr", "batch", "steps", "schedule", "evaluate_every"), "the objective's")
     beside = {

@@ -19,9 +19,11 @@ from shiftproof.types import Batch, Finding, Loss, NonNegative, Positive
 
 __all__ = ["OBJECTIVES", "Objective", "Outcome", "Part", "Recipe", "Selection", "Until"]
 
-Selection = Literal["last", "source-validation", "robust-source-validation", "radius-source-validation"]
+Selection = Literal[
+    "last", "source-validation", "loss-source-validation", "robust-source-validation", "radius-source-validation"
+]
 Part = Literal["all", "head"]
-Until = Literal["steps", "plateau"]
+Until = Literal["steps", "plateau", "patience"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,10 @@ class Recipe:
     `until` "plateau" is early stopping in place of a number of `steps`: the learning rate is divided by ten when what
     is measured no longer grows, twice, and when it stops growing again, or after `epochs`, training stops. Where the
     objective has a noise, what is measured is the mean radius of the vote under it, an estimate and no certificate.
-    Without `evaluate_every` there is an evaluation after each epoch.
+    `until` "patience" stops when the loss on source validation (or what `selection` names) has not improved for ten
+    evaluations, or after `epochs`, and keeps the best weights; the learning rate stays as its schedule says.
+
+    Without `evaluate_every`, training that stops by itself is evaluated after each epoch.
     """
 
     optimiser: str = "adam"
@@ -56,7 +61,7 @@ class Recipe:
         if "selection" in changes:
             raise UsageError("selection stands beside training, not in it: --set selection=last")
         named = {str(key): value for key, value in changes.items()}
-        if named.get("until") == "plateau":
+        if named.get("until") in ("plateau", "patience"):
             # the objective's own are for a number of steps that is known before
             named = {"schedule": "constant", "evaluate_every": None, **named}
         return replace(self, **checked_options(Recipe, named, "training"))

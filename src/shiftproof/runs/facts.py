@@ -141,9 +141,14 @@ def _describe(config: dict[str, Any], selected: Sequence[dict[str, Any] | None])
 
 def _describe_training(config: dict[str, Any]) -> str:
     recipe, objective = config["recipe"], config["objective"]
-    options = ", ".join(f"{name} {_short(value)}" for name, value in objective.items() if name != "name")
+    # a temperature of 1 is none
+    told = {
+        name: value for name, value in objective.items() if name != "name" and (name, value) != ("temperature", 1.0)
+    }
+    options = ", ".join(f"{name} {_short(value)}" for name, value in told.items())
     method = f"{objective['name']} ({options})" if options else objective["name"]
     part = " of the head alone" if recipe.get("part") == "head" else ""
-    plateau = recipe.get("until") == "plateau"
-    length = f"at most {recipe['epochs']} epochs until a plateau, steps" if plateau else f"{recipe['steps']} steps"
+    ends = {"plateau": "until a plateau", "patience": "until the validation loss no longer falls"}
+    until = ends.get(recipe.get("until", "steps"))
+    length = f"at most {recipe['epochs']} epochs {until}, steps" if until else f"{recipe['steps']} steps"
     return f"{method}, {recipe['optimiser']} lr {recipe['lr']:g}, {length}{part} of {recipe['batch']} samples a domain"

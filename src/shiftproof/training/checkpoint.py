@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import pickle
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +38,7 @@ class State:
     optimiser: dict[str, Any] = field(default_factory=dict)
     best: dict[str, Tensor] = field(default_factory=dict)
     best_step: int = 0
-    best_score: float = -1.0
+    best_score: float = -math.inf
     history: list[dict[str, Any]] = field(default_factory=list)
 
 

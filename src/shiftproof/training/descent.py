@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -20,7 +21,7 @@ from shiftproof.training.job import Done, Job
 from shiftproof.training.machine import Clock, input_type, math_threads
 from shiftproof.training.optimisers import learning_rate, make_optimiser
 from shiftproof.training.parts import only, to_train_mode
-from shiftproof.training.plateau import DROPS, Stopped, find_plateaus
+from shiftproof.training.plateau import DROPS, Stopped, find_plateaus, is_patience_out
 from shiftproof.training.selection import Validation, mean_accuracy
 from shiftproof.training.team import Team
 from shiftproof.types import Batch, Loss
@@ -55,7 +56,7 @@ def descend(job: Job, team: Team, advance: Callable[[str], None]) -> Done:
     ):
         loss_of = team.loss_of(model, job.objective)
         plateaus = _plateaus(state, plan, validation)
-        stopped = _stopped(state, plan, plateaus)
+        stopped = _stopped(state, plan, validation, plateaus)
         # an interrupt may come in the middle of a step: only what was saved between two steps is whole
         for batch in batches.steps(state.step, plan.steps if stopped is None else state.step):
             to_train_mode(model, plan.part)
@@ -68,7 +69,7 @@ def descend(job: Job, team: Team, advance: Callable[[str], None]) -> Done:
                 team.check_same(f"after step {state.step}", weights)
                 _evaluate(state, model, validation, team)
                 plateaus = _plateaus(state, plan, validation)
-                stopped = _stopped(state, plan, plateaus)
+                stopped = _stopped(state, plan, validation, plateaus)
             advance(_note(state, losses["loss"], figure))
             if job.checkpoint is not None and (stopped is not None or team.decide(clock.due())):
                 team.check_same(f"after step {state.step}", weights)
@@ -127,14 +128,22 @@ def _plateaus(state: State, plan: Recipe, validation: Validation) -> tuple[int, 
     """The steps at which a plateau was reached, if that is what training goes by."""
     if plan.until != "plateau":
         return ()
-    rows = [row for row in state.history if row["step"] > validation.objective.warm_up]
+    rows = _after_warm_up(state, validation)
     return tuple(rows[place]["step"] for place in find_plateaus([validation.measured(row) for row in rows]))
 
 
-def _stopped(state: State, plan: Recipe, plateaus: tuple[int, ...]) -> Stopped | None:
+def _after_warm_up(state: State, validation: Validation) -> list[dict[str, Any]]:
+    return [row for row in state.history if row["step"] > validation.objective.warm_up]
+
+
+def _stopped(state: State, plan: Recipe, validation: Validation, plateaus: tuple[int, ...]) -> Stopped | None:
     """Why training ends after this step, if it does."""
     if len(plateaus) > DROPS:
         return Stopped(state.step, "plateau", plateaus)
+    if plan.until == "patience" and is_patience_out(
+        [validation.measured(row) for row in _after_warm_up(state, validation)]
+    ):
+        return Stopped(state.step, "patience")
     reason = "steps" if plan.until == "steps" else "epochs"
     return Stopped(state.step, reason, plateaus) if state.step == plan.steps else None
 
@@ -145,6 +154,8 @@ def _note(state: State, loss: float, form: Callable[[float], str]) -> str:
         for kind, shown in {"": "validation", "noisy_": "under noise", "robust_": "under attack"}.items():
             if f"{kind}validation" in state.history[-1]:
                 note += f", {shown} {form(mean_accuracy(state.history[-1][f'{kind}validation']))}"
+        if "loss_validation" in state.history[-1]:
+            note += f", validation loss {mean_accuracy(state.history[-1]['loss_validation']):.3f}"
         if "radius_validation" in state.history[-1]:
             note += f", mean radius about {mean_accuracy(state.history[-1]['radius_validation']):.3f}"
     return note

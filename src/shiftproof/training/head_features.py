@@ -23,7 +23,7 @@ from shiftproof.training.machine import input_type, math_threads
 
 __all__ = ["trained_on_features", "uses_features"]
 
-_AS_THEY_ARE: tuple[Selection, ...] = ("source-validation", "last")
+_AS_THEY_ARE: tuple[Selection, ...] = ("source-validation", "loss-source-validation", "last")
 """Ways to select weights that look at inputs as they are."""
 
 

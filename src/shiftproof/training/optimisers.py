@@ -39,7 +39,9 @@ def check_recipe(recipe: Recipe) -> None:
             f"training.until=plateau lowers the learning rate itself; leave the schedule {recipe.schedule!r} out"
         )
     if recipe.until == "steps" and recipe.epochs != Recipe.epochs:
-        raise UsageError("training.epochs limits training until a plateau: say training.until=plateau, too")
+        raise UsageError(
+            "training.epochs is for training that stops by itself: say training.until=plateau or training.until=patience"
+        )
 
 
 def make_optimiser(parameters: Parameters, recipe: Recipe) -> torch.optim.Optimizer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from shiftproof.errors import UsageError
 from shiftproof.models.placement import device_of
 from shiftproof.models.text import EmbeddedTexts, noise_shape
 from shiftproof.objectives import OBJECTIVES, Objective, Recipe
+from shiftproof.objectives.measures import error_of
 from shiftproof.objectives.objective import Selection, Until
 from shiftproof.perturbations.noise import Noise, draw
 from shiftproof.rng import numpy_generator
@@ -64,7 +66,9 @@ def check_rule(rule: Selection, objective: Objective) -> None:
 
 
 def default_rule(objective: Objective, recipe: Recipe) -> Selection:
-    """The objective's own; until a plateau of radii, what stops training selects, too."""
+    """The objective's own; until a plateau of radii, or while the loss falls, what stops training selects, too."""
+    if recipe.until == "patience":
+        return "loss-source-validation"
     stops_by_radius = recipe.until == "plateau" and objective.noise is not None
     return "radius-source-validation" if stops_by_radius else objective.selection
 
@@ -128,7 +132,9 @@ class Validation:
 
     @property
     def selects_by(self) -> str:
-        """The column of the history that is measured: accuracy under attack, under noise, or as it is; or radii."""
+        """The column of the history that is measured: accuracy under attack, noise, or as it is; radii; a loss."""
+        if self.rule == "loss-source-validation" or (self.rule == "last" and self.until == "patience"):
+            return "loss_validation"
         if self.rule == "robust-source-validation":
             return "robust_validation"
         stops = self.rule == "last" and self.until == "plateau" and self.objective.noise is not None
@@ -149,6 +155,8 @@ class Validation:
             return {kind: {domain.name: self._robust(model, domain) for domain in self.domains}}
         if kind == "validation":
             return {kind: self.clean(model)}
+        if kind == "loss_validation":
+            return {kind: {domain.name: self._loss(model, domain) for domain in self.domains}}
         noise = self.objective.noise
         assert noise is not None
         if kind == "radius_validation":
@@ -170,8 +178,11 @@ class Validation:
         return self.measured(row)
 
     def measured(self, row: Mapping[str, Any]) -> float:
-        """What was measured at an evaluation, as a mean over domains: plateaus are plateaus of this."""
-        return mean_accuracy(row[self.selects_by])
+        """What was measured at an evaluation, as a mean over domains, the larger the better: plateaus are plateaus of
+        this; of a loss it is the negative.
+        """
+        sign = -1 if self.selects_by == "loss_validation" else 1
+        return sign * mean_accuracy(row[self.selects_by])
 
     def passes(self, model: nn.Module) -> int:
         """Forward and backward passes of one sample in an evaluation, at most."""
@@ -194,6 +205,17 @@ class Validation:
         if domain.is_regression:
             return pearson(domain.labels, np.concatenate(answers)) if len(domain) > 1 else 0.0
         return float((np.concatenate(answers) == domain.labels).mean())
+
+    def _loss(self, model: nn.Module, domain: Domain) -> float:
+        """The mean cross-entropy, or squared error of numbers; under the objective's noise, if it has one."""
+        noise, total = self.objective.noise, 0.0
+        outputs_of = self._noisy(model, noise, domain.name) if noise is not None else partial(self._logits, model)
+        with torch.no_grad():
+            for block in domain.blocks:
+                inputs, labels = domain.take(block)
+                outputs = outputs_of(inputs).double()
+                total += float(error_of(outputs, labels.to(outputs.device)).sum())
+        return total / len(domain)
 
     def _logits(self, model: nn.Module, inputs: Tensor) -> Tensor:
         logits: Tensor = model(self._placed(inputs, model))
