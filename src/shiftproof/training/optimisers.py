@@ -40,7 +40,8 @@ def check_recipe(recipe: Recipe) -> None:
         )
     if recipe.until == "steps" and recipe.epochs != Recipe.epochs:
         raise UsageError(
-            "training.epochs is for training that stops by itself: say training.until=plateau or training.until=patience"
+            "training.epochs is for training that stops by itself: say training.until=plateau or "
+            "training.until=patience"
         )
 
 
