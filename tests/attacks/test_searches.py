@@ -131,7 +131,7 @@ def test_what_has_no_answer_is_refused(arguments: tuple, sentence: str) -> None:
         adversarial_representation(*arguments)
 
 
-@pytest.mark.parametrize("head", ["free", "row-l1", "row-l2"])
+@pytest.mark.parametrize("head", ["free", "row-l1", "row-l2", "spectral"])
 def test_one_layer_heads_are_taken(head: str) -> None:
     domains = sp.load_domains("digits")
     model = sp.build_model("mlp", domains, width=16, head=head).eval()

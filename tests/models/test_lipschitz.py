@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ from shiftproof.models.lipschitz import (
     RowL1Linear,
     RowL2Linear,
     ScaledAvgPool2d,
+    SpectralLinear,
     cayley,
     frozen,
     project_l1_rows,
@@ -456,6 +458,31 @@ def test_negative_gains_are_bounded_in_l1_rows_only() -> None:
     assert float(sound.gain.grad[0]) != 0
 
 
+@pytest.mark.parametrize("sizes", [(6, 3), (3, 6)])
+def test_a_spectral_layer_has_the_largest_singular_value_that_numpy_finds(sizes: tuple[int, int]) -> None:
+    small, large = SpectralLinear(*sizes, bound=2.0).double(), SpectralLinear(*sizes, bound=2.0).double()
+    with torch.no_grad():
+        small.raw.mul_(0.1)
+        large.raw.mul_(50)
+    assert torch.equal(small.matrix(), small.raw), "what does not exceed its bound is not scaled"
+    assert np.linalg.svd(large.matrix().detach().numpy(), compute_uv=False)[0] == pytest.approx(2.0)
+    assert torch.allclose(large.matrix() / large.raw, large.matrix()[0, 0] / large.raw[0, 0])
+    assert lipschitz_bound(large, (sizes[0],)) == pytest.approx(2.0)
+    # along its own direction a scaled matrix can't grow, so that the gradient has no part of it
+    large.matrix().square().sum().backward()
+    assert large.raw.grad is not None
+    assert float((large.raw.grad * large.raw.detach()).sum().abs()) < 1e-9
+
+
+def test_a_spectral_layer_of_zeros_can_learn() -> None:
+    layer = SpectralLinear(4, 2)
+    torch.nn.init.zeros_(layer.raw)
+    layer(torch.ones(1, 4)).sum().backward()
+    assert layer.raw.grad is not None
+    assert bool(layer.raw.grad.isfinite().all())
+    assert float(layer.raw.grad.abs().sum()) > 0
+
+
 def test_rows_stay_below_their_bound_while_they_learn() -> None:
     network = nn.Sequential(RowL1Linear(4, 6), MaxMin(), RowL1Linear(6, 2))
     optimiser = torch.optim.Adam(network.parameters(), lr=0.1)
@@ -539,6 +566,7 @@ MODELS = {
     "mlp-cayley": lambda: sp.build_model("mlp-cayley", DIGITS),
     "cnn-cayley": lambda: sp.build_model("cnn-cayley", DIGITS),
     "rows": lambda: nn.Sequential(nn.Flatten(), RowL1Linear(64, 8), MaxMin(), RowL2Linear(8, 4, bound=0.5)),
+    "spectral": lambda: nn.Sequential(nn.Flatten(), SpectralLinear(64, 8), MaxMin(), SpectralLinear(8, 12, bound=0.5)),
     "large images": lambda: nn.Sequential(CayleyConv2d(1, 4), MaxMin(), CayleyConv2d(4, 2, stride=3)),
     "one layer": lambda: CayleyConv2d(1, 3, bias=False),
 }

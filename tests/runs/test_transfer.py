@@ -16,7 +16,7 @@ from shiftproof.domains import Domain, Domains, load_domains
 from shiftproof.errors import ModelError, StudyError, UnknownName, UsageError
 from shiftproof.models import NetworkBlueprint, SplitModel, build_model, load_model, save_model
 from shiftproof.models.heads import Head
-from shiftproof.models.lipschitz import MaxMin, RowL1Linear, RowL2Linear, frozen
+from shiftproof.models.lipschitz import MaxMin, RowL1Linear, RowL2Linear, SpectralLinear, frozen
 from shiftproof.rng import seeded_globals
 from shiftproof.runs import find_study, open_run, parse_study, run_study
 from shiftproof.runs.estimate import estimate_study
@@ -29,7 +29,7 @@ Call = Callable[..., tuple[int, str, str]]
 
 DIGITS = load_domains("digits")
 COLORED = load_domains("colored-digits")
-KINDS = {"free": nn.Linear, "row-l1": RowL1Linear, "row-l2": RowL2Linear}
+KINDS = {"free": nn.Linear, "row-l1": RowL1Linear, "row-l2": RowL2Linear, "spectral": SpectralLinear}
 
 
 def parity(size: int = 8, channels: int = 1) -> Domains:
@@ -94,7 +94,7 @@ def test_an_architecture_comes_back_from_json() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"head": "rowl1"}, "head of model 'mlp' is 'rowl1'; it should be 'free', 'row-l1' or 'row-l2'"),
+        ({"head": "rowl1"}, "head of model 'mlp' is 'rowl1'; it should be 'free', 'row-l1', 'row-l2' or 'spectral'"),
         ({"head_layers": 0}, "head_layers of model 'mlp' is 0"),
         ({"head_width": 7}, "head_width of model 'mlp' is 7; it should be a multiple of 2"),
         ({"head_bound": float("inf")}, "head_bound of model 'mlp' is inf"),

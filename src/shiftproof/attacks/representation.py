@@ -16,7 +16,7 @@ from torch import nn
 from shiftproof.attacks.rows import join_columns
 from shiftproof.errors import ModelError, UsageError
 from shiftproof.models.altered import altered
-from shiftproof.models.lipschitz import RowL1Linear, RowL2Linear
+from shiftproof.models.lipschitz import RowL1Linear, RowL2Linear, SpectralLinear
 from shiftproof.models.lipschitz.dense import ComputedLinear
 from shiftproof.models.split import SplitModel
 from shiftproof.statistics import Sample, bootstrap_mean, interval
@@ -146,7 +146,7 @@ def linear_head(model: nn.Module) -> tuple[nn.Module, FloatArray, FloatArray]:
     head = model.head
     if type(head) is nn.Sequential and len(head) == 1:
         head = head[0]
-    if isinstance(head, ComputedLinear) and type(head) in (RowL1Linear, RowL2Linear) and not altered(head):
+    if isinstance(head, ComputedLinear) and type(head) in (RowL1Linear, RowL2Linear, SpectralLinear) and not altered(head):
         head = head.frozen(())
     if type(head) is not nn.Linear or altered(head):
         raise ModelError(

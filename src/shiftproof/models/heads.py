@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Interval, MultipleOf
 from torch import nn
 
-from shiftproof.models.lipschitz import MaxMin, RowL1Linear, RowL2Linear
+from shiftproof.models.lipschitz import MaxMin, RowL1Linear, RowL2Linear, SpectralLinear
 from shiftproof.types import LayerCount
 
 __all__ = ["Head"]
@@ -20,11 +20,11 @@ __all__ = ["Head"]
 class Head:
     """What every model ends with: one dense layer unless told, or several with pairs sorted (MaxMin) in between.
 
-    `head_bound` is that of every row, in l1 or, as published, in l2; a free head has none. `head_width` is that of
-    hidden layers.
+    `head_bound` is that of every row, in l1 or, as published, in l2, or of the largest singular value of a matrix
+    (spectral); a free head has none. `head_width` is that of hidden layers.
     """
 
-    head: Literal["free", "row-l1", "row-l2"] = "free"
+    head: Literal["free", "row-l1", "row-l2", "spectral"] = "free"
     head_layers: LayerCount = 1
     head_width: Annotated[int, Ge(2), MultipleOf(2)] = 256
     head_bound: Annotated[float, Interval(gt=0, lt=math.inf)] = 1.0
@@ -40,4 +40,5 @@ class Head:
     def _layer(self, inputs: int, outputs: int) -> nn.Module:
         if self.head == "free":
             return nn.Linear(inputs, outputs)
-        return {"row-l1": RowL1Linear, "row-l2": RowL2Linear}[self.head](inputs, outputs, self.head_bound)
+        kinds = {"row-l1": RowL1Linear, "row-l2": RowL2Linear, "spectral": SpectralLinear}
+        return kinds[self.head](inputs, outputs, self.head_bound)

@@ -8,6 +8,7 @@ from shiftproof.models.lipschitz.activations import GroupSort, MaxMin, ScaledAvg
 from shiftproof.models.lipschitz.cayley import CayleyConv2d, CayleyLinear, cayley
 from shiftproof.models.lipschitz.freeze import Freezable, freeze, frozen
 from shiftproof.models.lipschitz.rows import RowL1Linear, RowL2Linear, project_l1_rows
+from shiftproof.models.lipschitz.spectral import SpectralLinear
 
 __all__ = [
     "CayleyConv2d",
@@ -18,6 +19,7 @@ __all__ = [
     "RowL1Linear",
     "RowL2Linear",
     "ScaledAvgPool2d",
+    "SpectralLinear",
     "cayley",
     "freeze",
     "frozen",
