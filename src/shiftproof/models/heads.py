@@ -40,5 +40,6 @@ class Head:
     def _layer(self, inputs: int, outputs: int) -> nn.Module:
         if self.head == "free":
             return nn.Linear(inputs, outputs)
-        kinds = {"row-l1": RowL1Linear, "row-l2": RowL2Linear, "spectral": SpectralLinear}
-        return kinds[self.head](inputs, outputs, self.head_bound)
+        if self.head == "spectral":
+            return SpectralLinear(inputs, outputs, self.head_bound)
+        return {"row-l1": RowL1Linear, "row-l2": RowL2Linear}[self.head](inputs, outputs, self.head_bound)

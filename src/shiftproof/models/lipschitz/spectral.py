@@ -27,4 +27,5 @@ class SpectralLinear(ComputedLinear):
         wide = self.raw if self.outputs <= self.inputs else self.raw.T
         # of the smaller product; the root of 0 has no gradient
         largest = torch.linalg.eigvalsh(wide @ wide.T)[-1].clamp_min(1e-24).sqrt()
-        return self.raw * (self.bound / largest).clamp(max=1.0)
+        matrix: Tensor = self.raw * (self.bound / largest).clamp(max=1.0)
+        return matrix
