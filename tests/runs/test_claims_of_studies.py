@@ -99,7 +99,7 @@ COMPARED = "metric: accuracy, model: gray, above: plain"
             "it names the model 'plain' twice",
         ),
         (claim("metric: accuracy, model: gray, above: {domain: []}, effect: 0"), "should have at least 1 item"),
-        (claim(f"{COMPARED}, by: nope, effect: 0"), "unknown certifier 'nope'"),
+        (claim(f"{COMPARED}, by: nope, effect: 0"), "unknown certifier or probe 'nope'"),
         (STUDY.replace("n: 100", "n: 100, stop: 'radii:0,0.5'"), "decides only the radii 0, 0.5"),
         (
             STUDY + '  - {document: "001", table: Table 2, dataset: CMNIST, methods: {MACER: plain}}\n',

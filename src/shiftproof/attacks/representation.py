@@ -24,6 +24,8 @@ from shiftproof.types import Estimate, FloatArray, IntArray
 
 __all__ = ["Representations", "adversarial_representation", "class_distance", "linear_head", "mean_of", "share_of"]
 
+_COMPUTED = (RowL1Linear, RowL2Linear, SpectralLinear)
+
 
 @dataclass(frozen=True, eq=False)
 class Representations:
@@ -146,7 +148,7 @@ def linear_head(model: nn.Module) -> tuple[nn.Module, FloatArray, FloatArray]:
     head = model.head
     if type(head) is nn.Sequential and len(head) == 1:
         head = head[0]
-    if isinstance(head, ComputedLinear) and type(head) in (RowL1Linear, RowL2Linear, SpectralLinear) and not altered(head):
+    if isinstance(head, ComputedLinear) and type(head) in _COMPUTED and not altered(head):
         head = head.frozen(())
     if type(head) is not nn.Linear or altered(head):
         raise ModelError(

@@ -180,7 +180,8 @@ def _settings() -> list[dict[str, Any]]:
     defaults = dict.fromkeys(("optimiser", "lr", "batch", "steps", "schedule", "evaluate_every"), "the objective's")
     beside = {
         "selection": f"whose weights are kept: {', '.join(get_args(Selection))}",
-        "model.head": "with --model file:DIR, a new head on its encoder: free, row-l1, row-l2, spectral; also model.head_layers",
+        "model.head": "with --model file:DIR, a new head on its encoder: free, row-l1, row-l2, spectral; also "
+        "model.head_layers",
         "pretrain.data": "a data set to train on first; also pretrain.source, .objective, .training.NAME, .selection",
     }
     return [

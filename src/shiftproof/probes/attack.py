@@ -109,6 +109,7 @@ class Attack(Probe):
             "units": self._units(),
             "how": self.attack.how(victim),
             "attack": repr(self),
+            "asked": self.to_config(),
             **judged,
             **reference,
         }

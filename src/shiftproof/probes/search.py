@@ -69,7 +69,7 @@ class Search(Probe):
     def collect(self, task: ProbeTask) -> list[Result]:
         """Predictions and distances within each size, and of the nearest adversarial representation."""
         columns = measure_blocks(partial(self.measure, seed=task.seed), task, with_ids=True, most=_TOGETHER)
-        facts = {"norm": self.threat.norm, "units": self.threat.units, "search": repr(self)}
+        facts = {"norm": self.threat.norm, "units": self.threat.units, "search": repr(self), "asked": self.to_config()}
         settings = [
             {"setting": f"{self!r} at {eps:g}", "title": f"search, {self.threat.at(eps)}", "eps": eps, **facts}
             for eps in self.budgets

@@ -13,7 +13,7 @@ from shiftproof.report.claims.judge import ClaimOutcome
 from shiftproof.report.claims.published import PublishedRow
 from shiftproof.report.report import Report
 from shiftproof.report.sections.claims import short_table
-from shiftproof.report.sections.published import published_tables
+from shiftproof.report.sections.published import CLAIMED, lacking_methods, not_run_words, published_tables
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table, csv_file, markdown_file
 
 __all__ = ["reproduction_files"]
@@ -87,6 +87,8 @@ def _beside(published: Sequence[PublishedRow], data: str) -> list[str]:
     words = "Ours, and in brackets what was published; intervals are in the CSV files."
     if any(row.biased for row in published):
         words += " A mean radius with + is one at least: votes stopped once every radius of the table was decided."
+    if any(row.claimed for row in published):
+        words += f" Figures that are {CLAIMED}, are what that rule says of our models; nothing of it is certified."
     parts = ["## Beside the publication", words]
     for table in published_tables(published):
         measured = dict.fromkeys(
@@ -100,7 +102,7 @@ def _beside(published: Sequence[PublishedRow], data: str) -> list[str]:
 
 def _ratios(published: Sequence[PublishedRow]) -> Table | None:
     """How many times the mean radius of every other method that of the published best is."""
-    radii = [row for row in published if row.metric == "acr" and row.ours is not None]
+    radii = [row for row in published if row.metric == "acr" and row.ours is not None and not row.claimed]
     by_table: dict[tuple[str, str], list[PublishedRow]] = {}
     for row in radii:
         by_table.setdefault((row.table, row.dataset), []).append(row)
@@ -176,9 +178,17 @@ def _not_run(report: Report) -> list[str]:
         for one in report.claims
         if not one.judged
     ]
-    missing = [row for row in report.published if row.ours is None]
-    cells = dict.fromkeys(
-        f"- {row.table}, {row.dataset}, {row.method}: not run{f'; {markdown_cell(row.takes)}' if row.takes else ''}"
-        for row in missing
-    )
-    return ["## Not run", "\n".join([*lines, *cells])] if lines or cells else []
+    by_table: dict[tuple[str, str], list[PublishedRow]] = {}
+    for row in report.published:
+        by_table.setdefault((row.table, row.dataset), []).append(row)
+    for (table, dataset), rows in by_table.items():
+        lacking = lacking_methods(rows)
+        missing = [row for row in rows if row.ours is None and row.method not in lacking]
+        lines += dict.fromkeys(
+            f"- {table}, {dataset}, {row.method}: not run{f'; {markdown_cell(row.takes)}' if row.takes else ''}"
+            for row in missing
+        )
+        if lacking:
+            shown = len({row.method for row in rows} - lacking.keys())
+            lines.append(f"- {table}, {dataset}: {markdown_cell(not_run_words(lacking, shown))}")
+    return ["## Not run", "\n".join(lines)] if lines else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from shiftproof.perturbations.threat import parse_eps
 from shiftproof.report.sections.sweeps import Sweep
 from shiftproof.runs.model_spec import ModelSpec
 from shiftproof.runs.spec import Study
@@ -47,6 +48,10 @@ def _leaves(config: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]
     for key, value in config.items():
         if isinstance(value, dict):
             yield from _leaves(value, f"{path}{key}.")
+        elif key == "threat" and isinstance(value, str) and ":" in value:
+            # the size of a threat is an option like others, and its kind another
+            kind, _, eps = value.partition(":")
+            yield from _leaves({"kind": kind, "eps": parse_eps(eps)}, f"{path}threat.")
         else:
             yield f"{path}{key}", value
 

@@ -6,17 +6,18 @@ from collections.abc import Mapping, Sequence
 
 from shiftproof.certification import CERTIFIERS, Certifier
 from shiftproof.errors import UnknownName, UsageError
-from shiftproof.probes import Probe
+from shiftproof.probes import PROBES, Probe
 from shiftproof.probes.certify import Certify
+from shiftproof.report.claims.asked import check_asked
 from shiftproof.report.claims.form import Claim, refuse
-from shiftproof.report.claims.published import Published, TableKey
+from shiftproof.report.claims.published import Published, PublishedMethod, TableKey
 from shiftproof.report.claims.sides import By, Metric, Side
 from shiftproof.report.requirements import Measurable
 
 __all__ = ["check_claims", "check_planned"]
 
-Certifiers = Mapping[str, Sequence[Certifier]]
-"""The certifiers that will certify each model of a study."""
+Probes = Mapping[str, Sequence[Probe]]
+"""What will measure each model of a study."""
 
 
 def check_claims(
@@ -29,7 +30,6 @@ def check_claims(
 
     `probes` are those of every model of the study; `domain` is its target, if there is one alone.
     """
-    certifiers = {name: _certifiers(some) for name, some in probes.items()}
     seen: set[str] = set()
     for place, one in enumerate(claims):
         if one.id in seen:
@@ -44,7 +44,7 @@ def check_claims(
                 for key, side in (((), comparison.this), ((comparison.direction,), comparison.that)):
                     try:
                         if isinstance(side, Side):
-                            _check_side(comparison.metric, side, certifiers)
+                            _check_side(comparison.metric, side, probes)
                     except UsageError as error:
                         raise refuse(f"claim {one.id}: {error}", *where, *key) from error
                 if comparison.this == comparison.that:
@@ -59,14 +59,8 @@ def check_claims(
             tables.add(table.key)
             if table.domain is None and domain is None and table.methods:
                 raise UsageError("the study has no target, or several; say which with 'domain'")
-            for method in table.methods.values():
-                _check_side(Metric("acr"), Side(method.model, "", method.by), certifiers, any_number=method.by is None)
-                _check_norm(method.model, method.by, certifiers)
             for name, method in table.methods.items():
-                for number in table.numbers(name):
-                    if number.kind == "certified" and (method.by is not None or len(certifiers[method.model]) == 1):
-                        side = Side(method.model, table.domain or domain or "", method.by)
-                        _check_side(Metric("certified", number.level), side, certifiers)
+                _check_method(name, method, table, table.domain or domain or "", probes)
         except UsageError as error:
             raise refuse(f"published: {error}", "published", place) from error
 
@@ -84,8 +78,15 @@ def check_planned(
             for side in (comparison.this, comparison.that):
                 if isinstance(side, Side) and side.domain not in planned.domains:
                     raise UsageError(f"claim {one.id} names the domain {side.domain!r}; measured are {measured}")
-            if not comparison.metric.needs_certificate and not _is_planned(comparison.metric, planned):
+            sides = [side for side in (comparison.this, comparison.that) if isinstance(side, Side)]
+            usual = any(_is_usual(comparison.metric, side) for side in sides)
+            if usual and not _is_planned(comparison.metric, planned):
                 raise UsageError(f"claim {one.id} is about {comparison.metric}, which no probe of the study measures")
+
+
+def _is_usual(metric: Metric, side: Side) -> bool:
+    """Whether the metric alone says what has measured it; a probe or a search was looked for when it was read."""
+    return not metric.needs_certificate and not metric.is_searched and side.probe_for(metric) is None
 
 
 def _is_planned(metric: Metric, planned: Measurable) -> bool:
@@ -98,20 +99,50 @@ def _is_planned(metric: Metric, planned: Measurable) -> bool:
     return known[metric.kind]
 
 
-def _certifiers(probes: Sequence[Probe]) -> list[Certifier]:
+def _certifiers(probes: Sequence[Probe], unsound: bool = False) -> list[Certifier]:
     """What certifies a model; what an unsound rule says is never judged as certified."""
     every = [one for probe in probes if isinstance(probe, Certify) for one in probe.settings.values()]
-    return [one for one in every if not one.unsound]
+    return [one for one in every if bool(one.unsound) == unsound]
 
 
-def _check_side(metric: Metric, side: Side, certifiers: Certifiers, any_number: bool = False) -> None:
-    if side.model not in certifiers:
-        raise UnknownName("model", side.model, certifiers)
-    if side.by is not None:
-        _check_by(side.by)
-    if not metric.needs_certificate or any_number:
+def _check_method(name: str, method: PublishedMethod, table: Published, domain: str, probes: Probes) -> None:
+    """Refuse a method beside whose figures the study will have none."""
+    side, numbers = Side(method.model, domain, method.by), table.numbers(name)
+    _check_model(side, probes)
+    if method.metric is not None and len(numbers) > 1:
+        raise UsageError(f"'metric' says what stands beside one figure, but {name} has {len(numbers)}; leave it out")
+    for number in numbers:
+        metric = method.metric_of(number)
+        if metric.kind == "reached" and metric.size is None:
+            raise UsageError(
+                f"the document does not say within which size {name} was searched; say which of ours stands beside "
+                "it, such as metric: 'reached@linf:0.5'"
+            )
+        if method.is_claimed and not metric.needs_certificate:
+            raise UsageError(f"{metric} of {side} is not what a published rule claims; leave 'unsound' out")
+        if metric.needs_certificate and method.by is None and len(_certifiers(probes[method.model])) != 1:
+            continue
+        _check_side(metric, side, probes, unsound=method.is_claimed)
+    if any(method.metric_of(one).kind in ("certified", "acr") for one in numbers):
+        _check_norm(method, probes)
+
+
+def _check_model(side: Side, probes: Probes) -> None:
+    if side.model not in probes:
+        raise UnknownName("model", side.model, probes)
+
+
+def _check_side(metric: Metric, side: Side, probes: Probes, unsound: bool = False) -> None:
+    _check_model(side, probes)
+    asked = side.probe_for(metric)
+    if metric.is_searched or asked is not None:
+        check_asked(metric, side, asked, probes[side.model])
         return
-    planned = certifiers[side.model]
+    if side.by is not None:
+        _check_by(side.by, metric)
+    if not metric.needs_certificate:
+        return
+    planned = _certifiers(probes[side.model], unsound)
     meant = [one for one in planned if side.by is None or side.by.matches(one.to_config())]
     if not meant:
         others = ", ".join(dict.fromkeys(one.name for one in planned)) or "nothing"
@@ -128,14 +159,19 @@ def _check_side(metric: Metric, side: Side, certifiers: Certifiers, any_number: 
         raise UsageError(f"{metric} of {side}: the certificate decides only the radii {known}")
 
 
-def _check_norm(model: str, by: By | None, certifiers: Certifiers) -> None:
+def _check_norm(method: PublishedMethod, probes: Probes) -> None:
     """Refuse to set other radii beside those of a document, all of which are in l2."""
-    for one in certifiers[model]:
-        if (by is None or by.matches(one.to_config())) and one.norm != "l2":
-            raise UsageError(f"radii of the document are in l2, and those of {model} by {one.title} in {one.norm}")
+    for one in _certifiers(probes[method.model], method.is_claimed):
+        if (method.by is None or method.by.matches(one.to_config())) and one.norm != "l2":
+            radii = f"those of {method.model} by {one.title} in {one.norm}"
+            raise UsageError(f"radii of the document are in l2, and {radii}")
 
 
-def _check_by(by: By) -> None:
+def _check_by(by: By, metric: Metric) -> None:
+    if by.names_probe:
+        raise UsageError(f"{metric} is by a certifier, and {by.name} is a probe; say which certifier")
+    if not metric.needs_certificate and by.name not in CERTIFIERS:
+        raise UnknownName("certifier or probe", by.name, [one.name for one in (*CERTIFIERS, *PROBES)])
     options = CERTIFIERS[by.name].options
     for key in by.options:
         if key not in options:

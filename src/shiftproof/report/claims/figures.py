@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from shiftproof.errors import UsageError
-from shiftproof.evidence import Evidence
+from shiftproof.evidence import Evidence, Measurement
+from shiftproof.evidence.titles import certificate_titles
 from shiftproof.report.certified import Series, series_of_evidence
+from shiftproof.report.claims.asked import measured_by, searched
 from shiftproof.report.claims.sides import Metric, Side
-from shiftproof.report.estimates import TRAIN_SEED, Values, estimate
+from shiftproof.report.estimates import TRAIN_SEED, Values, estimate, repeats_in
 from shiftproof.report.measures import Measure, measures_of
 from shiftproof.types import Estimate
 
@@ -59,17 +64,28 @@ class Figures:
             rows = self.evidence.where(model=side.model, domain=side.domain)
             if not len(rows):
                 raise UsageError(f"{side.model} was not measured on {side.domain}")
-            self._found[key] = self._certified(metric, side) if metric.needs_certificate else self._of(metric, side)
+            if metric.needs_certificate:
+                self._found[key] = self._certified(metric, side, self._series)
+            elif metric.is_searched or side.probe_for(metric) is not None:
+                self._found[key] = self._asked(metric, side)
+            else:
+                self._found[key] = self._of(metric, side)
         return self._found[key]
+
+    def claimed(self, metric: Metric, side: Side) -> Figure:
+        """What an unsound rule claims: it stands beside what that rule has published, and no claim is judged by it."""
+        rules = Evidence([one for one in self.evidence.where(probe="certify") if one.fact("unsound")])
+        names = certificate_titles(rules)
+        return self._certified(metric, side, [Series(one, names[one.first.setting]) for one in repeats_in(rules)])
 
     @cached_property
     def _series(self) -> list[Series]:
         return series_of_evidence(self.evidence)
 
-    def _certified(self, metric: Metric, side: Side) -> Figure:
+    def _certified(self, metric: Metric, side: Side, series: Sequence[Series]) -> Figure:
         there = [
             one
-            for one in self._series
+            for one in series
             if (one.model, one.domain) == (side.model, side.domain) and metric.norm in (None, one.norm)
         ]
         meant = [one for one in there if side.by is None or side.by.matches(one.repeats.fact("certifier") or {})]
@@ -80,6 +96,9 @@ class Figures:
             raise UsageError(f"there are {len(meant)} certificates of {side} ({_names(meant)}); 'by' should say which")
         (one,) = meant
         ball, seeds = f"{one.norm} ({one.units})", tuple(part.fact(TRAIN_SEED) for part in one.repeats.measurements)
+        if metric.kind == "answers":
+            # answers can be compared whatever radii are measured in
+            return Figure(one.repeats.values(_answered_right), seeds, (0.0, 1.0))
         if metric.kind == "acr":
             if not one.biased:
                 return Figure(one.radii, seeds, None, ball)
@@ -90,10 +109,21 @@ class Figures:
         assert metric.size is not None
         return Figure(one.values(metric.size), seeds, (0.0, 1.0), ball)
 
-    def _of(self, metric: Metric, side: Side) -> Figure:
+    def _asked(self, metric: Metric, side: Side) -> Figure:
+        rows, by = self._answers(side), side.probe_for(metric)
+        if metric.is_searched or by is None:
+            return Figure(*searched(metric, side, rows), (0.0, 1.0))
+        return Figure(*measured_by(by, metric, side, rows), (0.0, 1.0))
+
+    def _answers(self, side: Side) -> Evidence:
+        """What was measured of a side, if answers are right or wrong."""
         rows = self.evidence.where(model=side.model, domain=side.domain)
         if any("correct" not in one for one in rows):
             raise UsageError("labels are numbers to predict, so that no answer is right or wrong")
+        return rows
+
+    def _of(self, metric: Metric, side: Side) -> Figure:
+        rows = self._answers(side)
         if side.model not in self._measures:
             self._measures[side.model] = measures_of(self.evidence, side.model)
         kind = "clean" if metric.kind in ("accuracy", "clean-vote") else metric.kind
@@ -107,9 +137,24 @@ class Figures:
             and (metric.size is None or abs(one.size - metric.size) <= 1e-6 * max(1.0, metric.size))
         ]
         if len(meant) != 1:
-            there = f"there are {len(meant)} measurements" if meant else "there is no measurement"
-            raise UsageError(f"{there} of {metric} of {side.model} on {side.domain}")
+            of = f"of {metric} of {side.model} on {side.domain}"
+            if not meant:
+                raise UsageError(f"there is no measurement {of}")
+            titles = ", ".join(one.title for one in meant)
+            raise UsageError(f"there are {len(meant)} measurements {of} ({titles}); 'by' should say which probe")
         return Figure(meant[0].samples[side.domain], tuple(rows.distinct(TRAIN_SEED)), (0.0, 1.0))
+
+
+def _answered_right(one: Measurement) -> NDArray[np.bool_]:
+    """Whether the certified classifier answers right, certified or not; what abstains from an answer is wrong.
+
+    A vote that is not sure of its class abstains. The median classifier has a class of its own, which the samples of
+    noise have chosen that are put aside for that, and `prediction` keeps it only where its radius is reached.
+    """
+    if one.classifier != "median":
+        return one["correct"]
+    right: NDArray[np.bool_] = one["chosen"] == one["label"]
+    return right
 
 
 def _names(series: Sequence[Series]) -> str:

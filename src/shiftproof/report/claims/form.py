@@ -21,9 +21,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from shiftproof.errors import ShiftproofError
-from shiftproof.report.claims.sides import By, Comparison, Metric, Side, parse_metrics
+from shiftproof.report.claims.sides import By, Comparison, Metric, Side, parse_metric, parse_metrics
 
-__all__ = ["ByOption", "Claim", "Comparing", "Other", "refuse"]
+__all__ = ["ByOption", "Claim", "Comparing", "MetricOption", "Other", "refuse"]
 
 DIRECTIONS = ("above", "below", "near")
 _NEEDS = re.compile(r"paper scale|data: \S.*")
@@ -61,6 +61,7 @@ def _metrics_text(metrics: tuple[Metric, ...]) -> str:
 
 
 ByOption = Annotated[By, _made(By.make), PlainSerializer(By.to_config)]
+MetricOption = Annotated[Metric, _made(parse_metric), PlainSerializer(str)]
 _Metrics = Annotated[tuple[Metric, ...], _made(parse_metrics), PlainSerializer(_metrics_text)]
 _Names = Annotated[tuple[str, ...], BeforeValidator(_several), PlainSerializer(_written), Field(min_length=1)]
 _Effect = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]

@@ -1,13 +1,10 @@
-"""Published numbers: every figure of a document's tables, and how the models of a study map to its methods."""
+"""Published numbers beside ours: how the models of a study map to the methods of a document's tables."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -23,8 +20,9 @@ from pydantic import (
 
 from shiftproof.errors import UnknownName, UsageError
 from shiftproof.evidence import Evidence
+from shiftproof.report.claims.documents import PublishedNumber, read_document
 from shiftproof.report.claims.figures import Figures
-from shiftproof.report.claims.form import ByOption, refuse
+from shiftproof.report.claims.form import ByOption, MetricOption, refuse
 from shiftproof.report.claims.sides import Metric, Side
 from shiftproof.types import Estimate
 
@@ -41,52 +39,6 @@ __all__ = [
 TableKey = tuple[str, str, str]
 """A document, a table of it and a data set of that."""
 
-_UNITS = {"certified accuracy %": ("certified", 0.01), "accuracy %": ("accuracy", 0.01), "ACR": ("acr", 1.0)}
-"""What tables call a figure: our word for it, and what its unit is of ours. Others are not compared."""
-
-
-@dataclass(frozen=True)
-class PublishedNumber:
-    """A figure of a document: shares are parts of 1, `level` is the radius of a certified accuracy."""
-
-    table: str
-    dataset: str
-    method: str
-    kind: str
-    level: float | None
-    value: float
-
-
-def _documents() -> dict[str, Path]:
-    folder = Path(str(files("shiftproof.report.claims"))) / "papers"
-    return {path.stem: path for path in sorted(folder.glob("*.csv"))}
-
-
-@cache
-def read_document(document: str) -> tuple[PublishedNumber, ...]:
-    """All figures of a document that can be compared with ours.
-
-    >>> len([one for one in read_document("001") if one.kind == "acr"])
-    17
-    """
-    known = _documents()
-    if document not in known:
-        raise UnknownName("document with published numbers", document, known)
-    with known[document].open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["metric"] in _UNITS]
-    return tuple(
-        PublishedNumber(
-            row["table"],
-            row["dataset"],
-            row["method"],
-            _UNITS[row["metric"]][0],
-            float(row["level"]) if row["level"] else None,
-            # 18.1 % is .181, not a neighbour of it
-            round(float(row["value"]) * _UNITS[row["metric"]][1], 6),
-        )
-        for row in rows
-    )
-
 
 def _quoted(value: Any) -> Any:
     if isinstance(value, int):
@@ -95,12 +47,17 @@ def _quoted(value: Any) -> Any:
 
 
 class PublishedMethod(BaseModel):
-    """The model of the study that stands for a method of a document, and the certificate that is compared."""
+    """The model of the study that stands for a method of a document, and the certificate or probe that is compared.
+
+    `metric` is which of our figures stands beside the one that was published, where that is not the natural one. With
+    `unsound: as-published` in `by`, it is what the published rule claims, and is shown as that.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     model: str
     by: ByOption | None = None
+    metric: MetricOption | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -109,7 +66,23 @@ class PublishedMethod(BaseModel):
 
     @model_serializer
     def _short(self) -> Any:
-        return self.model if self.by is None else {"model": self.model, "by": self.by.to_config()}
+        by = {} if self.by is None else {"by": self.by.to_config()}
+        metric = {} if self.metric is None else {"metric": str(self.metric)}
+        return {"model": self.model, **by, **metric} if by or metric else self.model
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether it is what an unsound rule claims."""
+        return self.by is not None and self.by.is_unsound
+
+    def metric_of(self, number: PublishedNumber) -> Metric:
+        """Which of our figures stands beside a published one."""
+        if self.metric is not None:
+            return self.metric
+        # the accuracy of a smoothed classifier is what is certified at all: abstentions count as wrong
+        if number.kind == "accuracy" and self.by is not None and not self.by.names_probe:
+            return Metric("certified", 0.0)
+        return Metric(number.kind, number.level)
 
 
 class Published(BaseModel):
@@ -170,9 +143,10 @@ class Published(BaseModel):
 class PublishedRow:
     """A published figure beside ours; `ours` is None where the study did not measure it.
 
-    `metric` is our word: accuracy, certified or acr; `level` is the radius of a certified accuracy. Of a method that
-    was not run, `takes` says which other study has it and how long it would take, as far as that is known. A mean
-    radius that is `biased` is one at least: votes stopped early.
+    `metric` is our word: accuracy, certified, acr, answers, reached; `level` is the radius of a certified accuracy. Of
+    a method that was not run, `takes` says which other study has it and how long it would take, as far as that is
+    known. A mean radius that is `biased` is one at least: votes stopped early. Where ours is another metric than that
+    of the document, `measure` names it; what is `claimed` is by the published rule, and guarantees nothing.
     """
 
     document: str
@@ -187,6 +161,8 @@ class PublishedRow:
     domain: str
     takes: str = ""
     biased: bool = False
+    measure: str = ""
+    claimed: bool = False
 
 
 def beside_published(
@@ -201,17 +177,20 @@ def beside_published(
     """
     figures, rows, takes = Figures(evidence), list[PublishedRow](), takes or {}
     for one in published:
-        for method, number, metric, side in _mapped(one, domain):
-            ours, biased = None, False
+        for name, number, metric, side in _mapped(one, domain):
+            method, ours, biased = one.methods[name], None, False
             # what was not measured at this scale is a row that lacks it
             with suppress(UsageError):
-                figure = figures.find(metric, side)
+                figure = (figures.claimed if method.is_claimed else figures.find)(metric, side)
                 ours, biased = figure.estimate, figure.reachable is not None
-            how_long = "" if ours is not None else takes.get((one.key, method), "")
+            how_long = "" if ours is not None else takes.get((one.key, name), "")
             rows.append(
                 PublishedRow(
-                    *(*one.key, method, number.kind, number.level, number.value, ours),
+                    *(*one.key, name, number.kind, number.level, number.value, ours),
                     *(side.model, side.domain, how_long, biased),
+                    "" if method.metric is None else str(method.metric),
+                    # what the rule's classifier answers was counted, whatever it claims
+                    method.is_claimed and metric.kind != "answers",
                 )
             )
         rows += [
@@ -236,11 +215,19 @@ def published_figure(
     for one in published:
         for _, number, known, place in _mapped(one, domain):
             same = (place.model, place.domain, known.kind) == (side.model, side.domain, metric.kind)
+            balls = known.norm == metric.norm or None in (known.norm, metric.norm)
             sizes = known.size == metric.size or None not in (known.size, metric.size)
-            near = same and sizes and abs((known.size or 0) - (metric.size or 0)) < 1e-9
-            if near and (place.by is None or side.by is None or place.by == side.by):
+            near = same and balls and sizes and abs((known.size or 0) - (metric.size or 0)) < 1e-9
+            if near and _is_by(place, side, metric):
                 return number.value
     return None
+
+
+def _is_by(place: Side, side: Side, metric: Metric) -> bool:
+    """Whether a claim's figure and a table's are by the same certificate, or by the same probe or none."""
+    if metric.needs_certificate:
+        return place.by is None or side.by is None or place.by == side.by
+    return place.probe_for(metric) == side.probe_for(metric)
 
 
 def _mapped(one: Published, domain: str | None) -> Iterator[tuple[str, PublishedNumber, Metric, Side]]:
@@ -248,6 +235,4 @@ def _mapped(one: Published, domain: str | None) -> Iterator[tuple[str, Published
     for method, ours in one.methods.items():
         side = Side(ours.model, one.domain or domain or "", ours.by)
         for number in one.numbers(method):
-            # the accuracy of a smoothed classifier is what is certified at all: abstentions count as wrong
-            smoothed = number.kind == "accuracy" and ours.by is not None
-            yield method, number, Metric("certified", 0.0) if smoothed else Metric(number.kind, number.level), side
+            yield method, number, ours.metric_of(number), side

@@ -1,4 +1,4 @@
-"""What a claim compares: a metric of a model on a domain, by a certificate where there are several."""
+"""What a claim compares: a metric of a model on a domain, by a certificate or a probe where there are several."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Any
 
 from shiftproof.errors import UnknownName, UsageError
 from shiftproof.perturbations.threat import parse_eps
+from shiftproof.probes import PROBES
 
-__all__ = ["By", "Comparison", "Metric", "Side", "parse_metrics"]
+__all__ = ["By", "Comparison", "Metric", "Side", "parse_metric", "parse_metrics"]
 
-PLAIN, SIZED = ("accuracy", "clean-vote", "corrupted", "acr"), ("attacked", "certified")
+PLAIN = ("accuracy", "clean-vote", "corrupted", "acr", "answers", "reached-representation")
+SIZED = ("attacked", "certified", "reached")
 _FORM = re.compile(r"\s*([a-z-]+)\s*(?:@\s*(?:([\w,=-]+):)?\s*(\[.*\]|[^\[\]]+?))?\s*")
-_EXAMPLE = "accuracy, acr, certified@0.25, certified@[0, 0.05, 0.1] or attacked@linf:8/255"
+_EXAMPLE = "accuracy, acr, certified@0.25, certified@[0, 0.05, 0.1], attacked@linf:8/255 or reached@linf:0.1"
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,9 @@ class Metric:
     """A number of a model on a domain: what is measured of every sample, whose mean it is.
 
     `accuracy`, `attacked` and `corrupted` are of the model itself, `clean-vote` of the smoothed one; `certified` is the
-    share that is right and certified within `size`, and `acr` the average certified radius over all samples.
+    share that is right and certified within `size`, `acr` the average certified radius over all samples, and `answers`
+    the share that the certified classifier answers right, whatever its radius. `reached` is the share of predictions
+    that a search has changed within `size`, `reached-representation` that with an adversarial representation anywhere.
     """
 
     kind: str
@@ -37,7 +41,12 @@ class Metric:
     @property
     def needs_certificate(self) -> bool:
         """Whether it is read from certificates."""
-        return self.kind in ("certified", "acr")
+        return self.kind in ("certified", "acr", "answers")
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether it is what a search in the representation finds."""
+        return self.kind in ("reached", "reached-representation")
 
     @property
     def is_share(self) -> bool:
@@ -74,9 +83,19 @@ def parse_metrics(value: Any) -> tuple[Metric, ...]:
     return tuple(Metric(kind, number, norm) for number in numbers)
 
 
+def parse_metric(value: Any) -> Metric:
+    """One metric, of one size at most."""
+    if isinstance(value, Metric):
+        return value
+    metrics = parse_metrics(value)
+    if len(metrics) > 1:
+        raise UsageError(f"the metric {value!r} has {len(metrics)} sizes; one figure stands beside another: name one")
+    return metrics[0]
+
+
 @dataclass(frozen=True)
 class By:
-    """Which certificate is meant: the name of a certifier, and options of it that tell it from others.
+    """Which certificate is meant, or which probe has measured: its name, and options that tell it from others.
 
     >>> By.make("latent-margin")
     By(name='latent-margin', options={})
@@ -90,23 +109,34 @@ class By:
 
     @classmethod
     def make(cls, value: Any) -> By:
-        """From the name of a certifier, or from a mapping with its name and options."""
+        """From the name of a certifier or a probe, or from a mapping with its name and options."""
         if isinstance(value, By):
             return value
         if isinstance(value, str):
             return cls(value)
         if isinstance(value, Mapping) and isinstance(value.get("name"), str):
             return cls(value["name"], {key: one for key, one in value.items() if key != "name"})
-        raise UsageError(f"'by' is {value!r}; it should be the name of a certifier, or a mapping with name and options")
+        form = "the name of a certifier or a probe, or a mapping with name and options"
+        raise UsageError(f"'by' is {value!r}; it should be {form}")
+
+    @property
+    def names_probe(self) -> bool:
+        """Whether it is a probe that measures something, not a certifier."""
+        return self.name in PROBES
+
+    @property
+    def is_unsound(self) -> bool:
+        """Whether it is a rule that proves nothing, named as such."""
+        return bool(self.options.get("unsound"))
 
     def to_config(self) -> str | dict[str, Any]:
         """What makes it again."""
         return {"name": self.name, **self.options} if self.options else self.name
 
-    def matches(self, certifier: Mapping[str, Any]) -> bool:
-        """Whether a certifier, as it was recorded, has this name and these options."""
-        return certifier.get("name") == self.name and all(
-            _same(value, certifier.get(key)) for key, value in self.options.items()
+    def matches(self, recorded: Mapping[str, Any]) -> bool:
+        """Whether a certifier or a probe, as it was recorded, has this name and these options."""
+        return recorded.get("name") == self.name and all(
+            _same(value, recorded.get(key)) for key, value in self.options.items()
         )
 
     def __str__(self) -> str:
@@ -132,11 +162,16 @@ def _same(asked: Any, recorded: Any) -> bool:
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison: a model on a domain, and the certificate that is meant."""
+    """One side of a comparison: a model on a domain, and the certificate or the probe that is meant."""
 
     model: str
     domain: str
     by: By | None = None
+
+    def probe_for(self, metric: Metric) -> By | None:
+        """The probe that is meant; None where certificates are read, or what the metric itself says."""
+        named = self.by is not None and self.by.names_probe and not metric.needs_certificate
+        return self.by if named else None
 
     def __str__(self) -> str:
         return f"{self.model} on {self.domain}{f' by {self.by}' if self.by else ''}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from shiftproof.display.axes import numbers_axis, share_axis
@@ -13,11 +13,22 @@ from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table
 from shiftproof.types import Estimate
 
-__all__ = ["BesidePublished", "published_tables"]
+__all__ = ["CLAIMED", "MOST_LACKING", "BesidePublished", "lacking_methods", "not_run_words", "published_tables"]
+
+MOST_LACKING = 12
+"""So many methods of a table that the study does not have are shown one by one; more are one line."""
+CLAIMED = "claimed by the published rule, no guarantee"
+"""What stands with figures of a rule that proves nothing."""
 
 _COLUMNS = ("document", "table", "data set", "method", "metric", "radius", "published", "ours", "low", "high", "n")
-_OF_OURS = ("model", "domain", "biased low")
-_NAMES = {"acr": "mean radius", "accuracy": "accuracy"}
+_OF_OURS = ("model", "domain", "biased low", "ours is", "claimed without guarantee")
+_NAMES = {
+    "acr": "mean radius",
+    "accuracy": "accuracy",
+    "answers": "answers right",
+    "reached": "reached by an input",
+    "reached-representation": "reached by a representation",
+}
 _OURS, _THEIRS = "ours", "published"
 
 
@@ -40,7 +51,9 @@ class BesidePublished(Section):
         """Certified accuracy by radius, of every table that has several radii."""
         charts: list[Chart] = []
         for (_, table, dataset), rows in _by_table(self.report.published).items():
-            certified = [row for row in rows if row.metric == "certified"]
+            # a rule that proves nothing has no curve among certified ones
+            certified = [row for row in rows if row.metric == "certified" and not row.claimed]
+            certified = [row for row in certified if row.method not in lacking_methods(rows)]
             # a chart of published figures alone would be a reprint
             if len({row.level for row in certified}) > 2 and any(row.ours is not None for row in certified):
                 charts.append(_chart(f"published-{len(charts) + 1}", f"{table}, {dataset}", certified))
@@ -48,11 +61,17 @@ class BesidePublished(Section):
 
     def words(self) -> list[str]:
         """What stands beside what."""
+        rows = self.report.published
+        unsound = (
+            f"Figures that are {CLAIMED}, are what that rule says of our models; nothing of it is certified, and no "
+            "claim is judged by it."
+        )
         return [
             "Upper figures are ours, with 95 % intervals over samples and training seeds; below them, in brackets, "
             "stands what was published, as it was printed. What the study did not measure is called not run, with what "
             "it would take where that was asked for (shiftproof estimate RUN). A mean radius with + is one at least: "
             "votes stopped once every radius of the table was decided.",
+            *([unsound] if any(row.claimed for row in rows) else []),
             *self.report.seed_words,
         ]
 
@@ -75,20 +94,38 @@ def _by_table(rows: Sequence[PublishedRow]) -> dict[tuple[str, str, str], list[P
     return found
 
 
+def lacking_methods(rows: Sequence[PublishedRow]) -> dict[str, str]:
+    """The methods of a table that the study does not have and that are too many to be shown, with what they take."""
+    lacking = {row.method: row.takes for row in rows if not row.model}
+    return lacking if len(lacking) > MOST_LACKING else {}
+
+
+def not_run_words(lacking: Mapping[str, str], shown: int) -> str:
+    """One line for all of them; where they all would take the same, it says what."""
+    takes = set(lacking.values())
+    more = f" ({takes.pop()})" if takes != {""} and len(takes) == 1 else ""
+    return f"{len(lacking)} {'more ' if shown else ''}methods of the table were not run{more}"
+
+
 def _table(caption: str, rows: Sequence[PublishedRow]) -> Table:
+    lacking = lacking_methods(rows)
+    records = Records((*_COLUMNS, *_OF_OURS), [_record(row) for row in rows])
+    rows = [row for row in rows if row.method not in lacking]
     columns = list(dict.fromkeys((row.metric, row.level) for row in rows))
     heads = [
         Heading(_NAMES.get(metric, f"r = {level:g}" if level is not None else metric)) for metric, level in columns
     ]
-    shown = []
+    shown = list[Row]()
     for method in dict.fromkeys(row.method for row in rows):
         by_column = {(row.metric, row.level): row for row in rows if row.method == method}
         cells = [_cell(by_column[column]) if column in by_column else Cell("") for column in columns]
         row = next(iter(by_column.values()))
-        words = tuple(one for one in (row.model, row.takes) if one not in ("", method))
+        claimed = CLAIMED if any(one.claimed for one in by_column.values()) else ""
+        words = tuple(one for one in (row.model, row.measure, row.takes, claimed) if one not in ("", method))
         plain = f"{method} ({'; '.join(words)})" if words else method
         shown.append(Row([Cell(method, words, plain, strong=True), *cells]))
-    records = Records((*_COLUMNS, *_OF_OURS), [_record(row) for row in rows])
+    if lacking:
+        shown.append(Row([Cell(not_run_words(lacking, len(shown))), *(Cell("") for _ in columns)]))
     return Table("published", [Heading("method"), *heads], shown, records, caption)
 
 
@@ -98,6 +135,7 @@ def _cell(row: PublishedRow) -> Cell:
     if row.ours is None:
         return Cell("not run", (f"({printed})",), f"not run ({printed})")
     ours = f"{_number(row.ours.value, share)}{'+' if row.biased else ''}"
+    ours = f"{ours} claimed" if row.claimed else ours
     return Cell(ours, (_limits(row.ours, share), f"({printed})"), f"{ours} ({printed})")
 
 
@@ -113,7 +151,7 @@ def _limits(e: Estimate, share: bool) -> str:
 def _record(row: PublishedRow) -> list[object]:
     ours = [None] * 4 if row.ours is None else [row.ours.value, row.ours.low, row.ours.high, row.ours.n]
     named = [row.document, row.table, row.dataset, row.method, row.metric, row.level, row.published]
-    return [*named, *ours, row.model, row.domain, row.biased]
+    return [*named, *ours, row.model, row.domain, row.biased, row.measure, row.claimed]
 
 
 def _chart(name: str, title: str, rows: Sequence[PublishedRow]) -> Chart:
