@@ -162,5 +162,5 @@ def test_the_noisy_probe_refuses_noise_of_another_kind() -> None:
     model = sp.build_model("text-cnn", data, width=4, filters=4, vocabulary=32).eval()
     with pytest.raises(sp.errors.UsageError, match="gaussian 0.25 changes images"):
         Noisy("gaussian:0.25").check(model, data, None)  # type: ignore[arg-type]
-    with pytest.raises(sp.errors.UsageError, match="BatchNorm is adapted to Gaussian noise"):
+    with pytest.raises(sp.errors.UsageError, match="BatchNorm is adapted to noise on images"):
         Noisy("embedding-gaussian:0.25", adapted=True)  # type: ignore[arg-type]
