@@ -26,6 +26,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "corrupt": {"corruptions": "fog,contrast", "severities": [3]},
     "input-robustness": {"threat": "linf:2/255", "steps": 2},
     "noisy": {"noise": "gaussian:0.25"},
+    "refute": {"certifier": {"name": "randomized-smoothing", "noise": "gaussian:0.25", "n": 100}, "steps": 1},
     "search": {"threat": "linf:0.1", "steps": 3},
 }
 

@@ -34,6 +34,10 @@ from shiftproof.types import Finding
 N = 40
 DOMAINS = ("photo", "sketch")
 CERTIFIED = (Column("radius", "float", ""), Column("skipped", "bool", ""), Column("bound", "text", ""))
+CLAIMED = (
+    *(Column(name, "float", "") for name in ("radius", "distance")),
+    *(Column(name, "bool", "") for name in ("claimed", "refuted")),
+)
 PAIRS = tuple(Column(name, "float", "") for name in ("radius", "distance", "margin"))
 CERTIFY = {
     "classifier": "smoothed",
@@ -96,6 +100,10 @@ def measured(section: str) -> Iterator[Measurement]:
                     "latent_distance": 0.4,
                 }
                 yield measurement(domain, "search", right - changed, (latent,), **facts)
+        elif section == "refuted":
+            facts = {**CERTIFY, "title": "refute, adapted", "rule": "adapted", "unsound": "as-published", "level": 1e-6}
+            facts |= {"radius": 0.3, "claimed": True, "refuted": np.arange(N) < 3, "distance": 0.2}
+            yield measurement(domain, "refute", right, CLAIMED, **facts)
         elif section == "loss-change":
             facts = {"title": "input robustness, linf 0.02", "loss_change": 0.1, "loss_bound": 0.4}
             facts |= {"norm": "linf", "eps": 0.02, "dimensions": 3072}
@@ -109,8 +117,14 @@ def measured(section: str) -> Iterator[Measurement]:
         elif section == "trials":
             facts = {"dataset": "PACS", "accuracy": 0.5, "source_accuracy": 0.6}
             yield measurement(domain, "trials", right, trials, **facts)
+        elif section == "agreement":
+            facts = {**CERTIFY, "title": "gaussian 0.25", "radius": 0.3, "skipped": False, "bound": "clopper-pearson"}
+            yield measurement(domain, "certify", right - 8, CERTIFIED, **facts)
         elif section == "probe-accuracy":
             yield measurement(domain, "noisy", right - 2, title="under noise, gaussian 0.25")
+        elif section == "under-noise":
+            asked = {"noise": {"name": "gaussian", "sigma": 0.25}, "adapted": False, "draws": 1}
+            yield measurement(domain, "noisy", right - 2, asked=asked, noise="gaussian 0.25")
 
 
 def report_of(evidence: Evidence, folder: Path | None = None, **changes: Any) -> Report:
@@ -154,6 +168,8 @@ def applying(section: str, folder: Path) -> Report:
         ]
     if section == "sweeps":
         changes["sweeps"] = [Sweep("objective.sigma", ((0.1, evidence[0].model),))]
+    if section == "gradients":
+        changes["gradients"] = {domain: folder / f"samples-{domain}.png" for domain in DOMAINS}
     return report_of(evidence, folder, **changes)
 
 

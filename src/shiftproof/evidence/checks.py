@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from shiftproof.evidence.measurement import Measurement
 from shiftproof.evidence.titles import certificate_titles
 from shiftproof.types import Finding
 
-__all__ = ["constant_findings", "counterfactual_findings", "unsound_findings"]
+__all__ = ["constant_findings", "counterfactual_findings", "refuted_findings", "unsound_findings"]
 
 NEARLY_ALL, EXCESS, FEW = 0.9, 0.3, 20
 """One answer to such a part of samples, that much more often than it is the label, says little; of so many samples."""
@@ -67,6 +68,23 @@ def unsound_findings(evidence: Evidence) -> Iterator[Finding]:
                 f"{scale:g}, and proves nothing; none of it is certified"
             )
             yield Finding("fail", "unsound-rule", message, {"rule": str(rule)})
+
+
+def refuted_findings(evidence: Evidence) -> Iterator[Finding]:
+    """Sound certificates that the probe `refute` has refuted: more than alpha of them is a failure, fewer a warning.
+
+    Of a rule that proves nothing it is what was expected.
+    """
+    for one in evidence.where(probe="refute"):
+        broken, held = int(one["refuted"].sum()), int(one["claimed"].sum())
+        if broken and not one.fact("unsound"):
+            alpha = float(one.fact("alpha") or 0.0)
+            message = (
+                f"{one.model_title} on {one.domain}, {one.fact('rule')}: an attack refutes {broken} of {held} "
+                f"certificates, each of which is wrong with a probability of at most {alpha:g}"
+            )
+            level: Literal["warn", "fail"] = "fail" if broken > alpha * held else "warn"
+            yield Finding(level, "certificates-refuted", message, {"refuted": broken, "claimed": held})
 
 
 def counterfactual_findings(evidence: Evidence) -> Iterator[Finding]:

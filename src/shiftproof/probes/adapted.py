@@ -122,13 +122,14 @@ class Adapted(Probe):
         calibration_images(self.calibration, calibration).check_apart(domain)
         self.probe.check(model, domain, calibration)
 
-    def _names(self, result: Result) -> dict[str, str]:
-        """What tells its results from those of the model itself, and from each other."""
+    def _names(self, result: Result) -> dict[str, Any]:
+        """What tells its results from those of the model itself, and from each other; and what was asked."""
         title = str(result.facts.get("title", self.probe.title))
         return {
             "title": self._adapted(title),
             "setting": f"{result.facts.get('setting', '')} {self!r}".strip(),
             "adapted_to": label(self.noise),
+            "asked": self.to_config(),
         }
 
     def _adapted(self, title: str) -> str:

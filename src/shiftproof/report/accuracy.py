@@ -27,7 +27,7 @@ __all__ = [
 
 SHOWN_ELSEWHERE = (
     *("clean", "certify", "counterfactual", "corrupt", "attack", "search", "input-robustness", "hidden-state", "score"),
-    "trials",
+    *("trials", "refute"),
 )
 """Probes that have a section of their own."""
 _COLUMNS = ("model", "domain", "role", "metric", "value", "low", "high", "level", "n", "method", "seen_in_training")
@@ -111,12 +111,16 @@ class AccuracyTable:
 
 @dataclass(frozen=True)
 class ProbeTable:
-    """Accuracy as a further probe measured it (under noise, by a plug-in), and of which classifier."""
+    """Accuracy as a further probe measured it (under noise, by a plug-in), and of which classifier.
+
+    One that is `in_section` stands in the report's section on noise, with all its draws; here is the first of them.
+    """
 
     probe: str
     title: str
     classifier: str
     table: AccuracyTable
+    in_section: bool = False
 
 
 def accuracy_table(evidence: Evidence, sources: Sequence[str], targets: Sequence[str], seed: int = 0) -> AccuracyTable:
@@ -131,7 +135,8 @@ def probe_tables(evidence: Evidence, sources: Sequence[str], targets: Sequence[s
         if probe not in SHOWN_ELSEWHERE:
             for part in evidence.where(probe=probe).by("setting"):
                 table = _table(part, sources, targets, seed)
-                tables.append(ProbeTable(str(probe), part[0].title, part[0].classifier, table))
+                in_section = probe == "noisy" and part[0].fact("asked") is not None
+                tables.append(ProbeTable(str(probe), part[0].title, part[0].classifier, table, in_section))
     return tables
 
 

@@ -79,6 +79,10 @@ _ADVICE = {
         "A sample was certified and yet overturned: a certificate, the attack or the evidence is wrong.",
         "Run shiftproof verify on this folder, and do not use its certificates before that is explained.",
     ),
+    "certificates-refuted": Advice(
+        "An attack found another class inside a certified radius, more often than chance explains.",
+        "Run shiftproof verify on this folder, and do not use these certificates before that is explained.",
+    ),
     "shift-order-broken": Advice(
         "A guarantee around a domain exceeds what was really found there, which can't be.",
         "Run shiftproof verify on this folder.",

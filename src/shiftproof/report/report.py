@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.evidence import Evidence, seen_note
-from shiftproof.evidence.checks import constant_findings, counterfactual_findings, unsound_findings
+from shiftproof.evidence.checks import constant_findings, counterfactual_findings, refuted_findings, unsound_findings
 from shiftproof.evidence.order import order_summary
 from shiftproof.report.accuracy import AccuracyTable, ProbeTable, accuracy_table, probe_tables
+from shiftproof.report.balanced import balanced_note, class_counts
 from shiftproof.report.certified import Series, nice_radii, series_of_evidence
 from shiftproof.report.claims.judge import ClaimOutcome, RequiredClaims
 from shiftproof.report.claims.published import PublishedRow
@@ -49,6 +50,7 @@ class Report:
         models: What each model is, in a few words.
         sheets: Files with pictures of samples, by domain.
         galleries: Samples that are shown one by one, by domain.
+        gradients: Files with pictures of loss gradients, by domain.
         names: What samples are called, and whether the page may show them.
         facts: How the run was made.
         labels: How many samples of each class every domain has.
@@ -82,6 +84,7 @@ class Report:
     trained_here: bool = True
     radii: tuple[float, ...] = ()
     galleries: Mapping[str, GalleryFile] = field(default_factory=dict)
+    gradients: Mapping[str, Path] = field(default_factory=dict)
     names: SampleNames = field(default_factory=SampleNames)
     distances: Sequence[KnownDistance] = ()
     domain_distances: Sequence[KnownPair] = ()
@@ -107,6 +110,11 @@ class Report:
     def accuracy(self) -> AccuracyTable:
         """Clean accuracy per model and domain."""
         return accuracy_table(self.evidence, self.sources, self.targets, self.seed)
+
+    @cached_property
+    def class_counts(self) -> Mapping[str, Mapping[str, int]]:
+        """How many samples of each class accuracy is about."""
+        return class_counts(self.labels, self.classes, self.evidence)
 
     @cached_property
     def scores(self) -> ScoreTable:
@@ -190,7 +198,7 @@ class Report:
 
     @property
     def doubts(self) -> list[str]:
-        """Why figures can't be trusted, can't be checked, or say little; nothing where there is no reason."""
+        """Why figures can't be trusted or checked, are not the domain's, or say little; nothing without a reason."""
         failed = [*self.notes, *self._order]
         codes = list(dict.fromkeys(one.code for one in failed if one.level == "fail"))
         doubts = (
@@ -198,8 +206,10 @@ class Report:
         )
         if self.imported:
             doubts.append("What follows was imported: others have measured it, and it can't be checked here.")
+        if note := balanced_note(self.evidence):
+            doubts.append(note)
         # a robust guess is a guess
-        learned = [*shift_findings(self.accuracy, self.labels), *score_findings(self.scores)]
+        learned = [*shift_findings(self.accuracy, self.class_counts), *score_findings(self.scores)]
         return doubts + [f"What follows says little ({one.message})." for one in learned if one.code == "not-learned"]
 
     @property
@@ -216,10 +226,11 @@ class Report:
     def findings(self) -> list[Finding]:
         """What a reader should take away, failures first."""
         findings = [
-            *shift_findings(self.accuracy, self.labels),
+            *shift_findings(self.accuracy, self.class_counts),
             *score_findings(self.scores),
             *certificate_findings(self.series, self.sources, self.targets, self.seed),
             *unsound_findings(self.evidence),
+            *refuted_findings(self.evidence),
             *counterfactual_findings(self.evidence),
             *constant_findings(self.evidence),
             *self._order,

@@ -58,20 +58,24 @@ class Badges:
 
 @dataclass(frozen=True)
 class Image:
-    """A picture of pixels, as base64 of a PNG file, with what is written below it."""
+    """A picture of pixels, as base64 of a PNG file, with what is written below it; `alt` says what it shows, if not
+    samples of what it is named after.
+    """
 
     name: str
     caption: str
     png: str
+    alt: str = ""
 
 
 @dataclass(frozen=True)
 class Images:
-    """Pictures side by side."""
+    """Pictures side by side; those that are `wide` one below the other."""
 
     kind: ClassVar[str] = "images"
 
     images: Sequence[Image]
+    wide: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,11 @@ from pathlib import Path
 
 from shiftproof.domains import Domain
 from shiftproof.execution import write_atomically
+from shiftproof.report.gallery.gradients import gradient_path
 from shiftproof.report.gallery.sheet import contact_sheet
 from shiftproof.report.page import FORMATS
 from shiftproof.runs.distances import keep_distances, keep_pairs, read_distances, read_gaps, read_pairs
+from shiftproof.runs.gallery.gradients import gradient_domains
 from shiftproof.runs.run import Run, sheet_path
 from shiftproof.types import Finding
 
@@ -27,7 +29,10 @@ _FORMATS = {
     ".svg": "svg",
 }
 """Formats of a report by the name or ending of their files; pictures of pixels are not compared."""
-_READ = ("figures/samples-*.png", "figures/gallery-*.json", "models/*.json", "model.json", "not-run.json")
+_READ = (
+    *("figures/samples-*.png", "figures/gallery-*.json", "figures/gradients-*.png"),
+    *("models/*.json", "model.json", "not-run.json"),
+)
 """What a page is made of besides evidence and record."""
 
 
@@ -53,7 +58,9 @@ def check_report(run: Run, measured: Sequence[Domain] = ()) -> Iterator[Finding]
     # somebody may have written it without samples; that is rare, and derived where nothing else fits
     private = cache(lambda: _derive(run, ["html", "json"], images=False))
     # nor can a page be made again that showed samples one by one, once their pictures are gone
-    unknown = ("report.html", "report.json") if lost and not any(run.folder.glob("figures/gallery-*.json")) else ()
+    no_gallery = bool(lost) and not any(run.folder.glob("figures/gallery-*.json"))
+    undrawn = [one.name for one in _with_gradients(run, shown) if not gradient_path(run.folder, one.name).is_file()]
+    unknown = ("report.html", "report.json") if no_gallery or undrawn else ()
     wrong, compared = [], sum(path.relative_to(run.folder).as_posix() in due for path in there)
     for path in there:
         name = path.relative_to(run.folder).as_posix()
@@ -72,6 +79,9 @@ def check_report(run: Run, measured: Sequence[Domain] = ()) -> Iterator[Finding]
                 f"'shiftproof report {run.folder}' writes it again",
             )
     yield from _missing(run, lost, due)
+    if undrawn:
+        message = f"there are no pictures of loss gradients on {', '.join(undrawn)}, and the page is not compared"
+        yield Finding("warn", "pictures-missing", f"{message}; the command that made the run draws them again")
     if known := read_distances(run.folder):
         message = f"{len(known)} distances of targets stand in the report, which is not checked without these targets"
         yield Finding("warn", "distances-unchecked", f"{message}: ask again with shiftproof shift")
@@ -81,6 +91,12 @@ def check_report(run: Run, measured: Sequence[Domain] = ()) -> Iterator[Finding]
     if not wrong:
         message = f"{compared} tables, drawings, logs and pages say what the evidence gives"
         yield Finding("pass", "tables-same", message)
+
+
+def _with_gradients(run: Run, shown: Sequence[Domain]) -> list[Domain]:
+    """The domains of which there should be pictures of loss gradients."""
+    adapted = {one.domain for one in run.evidence if one.classifier == "adapted"}
+    return [one for one in gradient_domains(run.study, shown) if one.name in adapted]
 
 
 def _derive(run: Run, formats: Sequence[str], lost: Sequence[Domain] = (), *, images: bool = True) -> dict[str, bytes]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -17,7 +17,9 @@ from shiftproof.perturbations.noise import Noise
 from shiftproof.statistics import lower_bound, upper_bound
 from shiftproof.types import FloatArray, IntArray
 
-__all__ = ["CertifiedAgreement", "CertifiedSelection"]
+__all__ = ["CertifiedAgreement", "CertifiedLargestRadius", "CertifiedSelection"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,3 +106,56 @@ class CertifiedAgreement(CertifiedSelection):
         ballots, share = self.ballots(inputs), level / len(self.noises)
         lead = np.min([lead_of(counts / self.votes, classes) for counts in ballots], axis=0)
         return Judgement(lead, np.any([behind(counts, classes, share) for counts in ballots], axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class CertifiedLargestRadius(CertifiedSelection):
+    """The class of the largest radius over noises, chosen anew at every input: what the published rule answers.
+
+    The radius of a class under one noise is half the distance from its score to that of the best other class, or, where
+    `runner_up` is not told from all others, to that of all others together.
+    """
+
+    runner_up: bool = True
+
+    def scores(self, inputs: Tensor) -> Tensor:
+        """The largest radius, of the mean probabilities."""
+        shares = [member.scores(inputs).exp().clamp(1e-6, 1 - 1e-6) for member in self.members]
+        return self._largest_radius([self._radius(n, s, self._rest(s, s)) for n, s in self._of_noises(shares)])
+
+    def judge(self, inputs: Tensor, classes: IntArray, level: float) -> Judgement:
+        """The lead in radius; disproved where no noise can give the class so large a radius as another class has."""
+        counts = self.ballots(inputs)
+        share = level / (2 * counts.shape[0] * counts.shape[2])
+        high = torch.from_numpy(upper_bound(counts, self.votes, share))
+        low = torch.from_numpy(lower_bound(counts, self.votes, share))
+        most = [self._radius(n, h, self._rest(lo, h)) for n, (h, lo) in self._of_noises(zip(high, low, strict=True))]
+        least = [self._radius(n, lo, self._rest(h, lo)) for n, (h, lo) in self._of_noises(zip(high, low, strict=True))]
+        rows = np.arange(len(classes))
+        own, others = self._largest_radius(most).numpy()[rows, classes], self._largest_radius(least).numpy()
+        others[rows, classes] = -np.inf
+        return Judgement(lead_of(self._measured(counts), classes), own < others.max(1))
+
+    def _measured(self, counts: IntArray) -> FloatArray:
+        shares = torch.from_numpy((counts + 0.5) / (self.votes + 1)).double()
+        radii = [self._radius(n, s, self._rest(s, s)) for n, s in self._of_noises(shares)]
+        return np.asarray(self._largest_radius(radii).numpy())
+
+    def _of_noises(self, values: Iterable[T]) -> list[tuple[Noise, T]]:
+        return list(zip(self.noises, values, strict=True))
+
+    def _rest(self, shares: Tensor, own: Tensor) -> Tensor:
+        """Beside each class: the largest of the other `shares` (N x K), or all that `own` leaves."""
+        if not self.runner_up or shares.shape[1] == 2:
+            return 1 - own
+        first, second = shares.topk(2, 1).values.unbind(1)
+        return torch.where(shares == first[:, None], second[:, None], first[:, None])
+
+    def _radius(self, noise: Noise, own: Tensor, rest: Tensor) -> Tensor:
+        # half of 2 width p for uniform noise
+        ahead = 2 * (own - rest) if _is_flat(noise) else torch.special.ndtri(own) - torch.special.ndtri(rest)
+        radius: Tensor = noise.scale * ahead / 2
+        return radius
+
+    def _largest_radius(self, radii: Sequence[Tensor]) -> Tensor:
+        return torch.stack(list(radii)).amax(0)

@@ -17,7 +17,11 @@ from shiftproof.certification.calibration import Calibration, CalibrationOption,
 from shiftproof.certification.certificates import ABSTAIN, Certificates
 from shiftproof.certification.certified_classifier import CertifiedClassifier
 from shiftproof.certification.certifier import CERTIFIERS, Alpha, Certifier, Job, Memory, Sigma
-from shiftproof.certification.certifiers.adapted_classifier import CertifiedAgreement, CertifiedSelection
+from shiftproof.certification.certifiers.adapted_classifier import (
+    CertifiedAgreement,
+    CertifiedLargestRadius,
+    CertifiedSelection,
+)
 from shiftproof.certification.certifiers.adapted_radii import Rule, Signed, answer, has_score, joint_choice, signed
 from shiftproof.certification.certifiers.randomized_smoothing import RandomizedSmoothing
 from shiftproof.certification.rederive import Record, scores_from_votes
@@ -162,10 +166,14 @@ class AdaptedSmoothing(Certifier):
     def certified_classifier(self, job: Job) -> CertifiedClassifier:
         """The rule over the adapted models."""
         images = calibration_images(self.calibration, job.calibration)
-        one = self._with_one_sigma(job, images) if self.rule == "fixed" else self
-        kind = CertifiedAgreement if self.rule == "agreement" else CertifiedSelection
+        one = self._with_one_sigma(job, images) if self.rule == "fixed" and not self.unsound else self
         models = nn.ModuleList(one.models(job.model, images))
         votes = max(1_000, min(self.n, 4_000))
+        if self.unsound:
+            if not has_score(self.noises[0]):
+                raise UsageError(f"{self.family} noise has no score by which to answer as the published rule does")
+            return CertifiedLargestRadius(models, one.noises, job.seed, votes=votes, runner_up=self.runner_up)
+        kind = CertifiedAgreement if self.rule == "agreement" else CertifiedSelection
         return kind(models, one.noises, job.seed, votes=votes)
 
     def as_recorded(self, certificates: Certificates) -> AdaptedSmoothing:

@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shiftproof.certification.certified_classifier import ASKING, CertifiedClassifier, Judgement, lead_of
+from shiftproof.certification.certified_classifier import ASKING, CertifiedClassifier, Judgement, Mask, lead_of
 from shiftproof.certification.certifiers.median_head import Head
 from shiftproof.certification.plain_votes import noisy_copies, standard_noise
+from shiftproof.errors import ModelError
 from shiftproof.perturbations.noise.gaussian import Gaussian
 from shiftproof.rng import numpy_generator, torch_generator
 from shiftproof.statistics import quantile_lower_index
@@ -77,6 +78,29 @@ class CertifiedMedian(CertifiedClassifier):
                     answers = self.head.module(torch.cat([middle, low[None], high[None], points])).argmax(1)
                 disproved[row] = bool((answers != int(classes[row])).all())
         return Judgement(lead_of(self.head.logits(torch.stack(medians)).numpy(), classes), disproved)
+
+    def disproved_at(self, inputs: Tensor, classes: IntArray, level: float) -> Mask:
+        """Where another class is ahead all over the medians that the samples allow: proven by boxes through the head.
+
+        Where boxes do not pass the head, it is asked at many of these medians (`judge`).
+        """
+        try:
+            self.head.check("box")
+        except ModelError:
+            return self.judge(inputs, classes, level).disproved
+        bounds = [self._medians(one[None], level) for one in inputs]
+        known = [one for one in bounds if one is not None]
+        disproved = np.array([one is not None for one in bounds], bool)
+        if known:
+            low, high = (torch.stack(part) for part in zip(*known, strict=True))
+            disproved[disproved] = self.head.loses(low, high, torch.from_numpy(classes[disproved]))
+        return disproved
+
+    def _medians(self, one: Tensor, level: float) -> tuple[Tensor, Tensor] | None:
+        """Between which values all medians of an input are, but for a probability of `level`; None of few samples."""
+        ordered = self._sample(one).sort(0).values
+        k = int(quantile_lower_index(self.votes, 0.5, level / (2 * ordered.shape[1])))
+        return (ordered[k - 1], ordered[self.votes - k]) if k >= 1 else None
 
     def representations(self, image: Tensor, draws: FloatArray) -> Tensor:
         """What the body says of an image (shape) under standard draws (N x size): N x D."""

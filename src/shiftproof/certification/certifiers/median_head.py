@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shiftproof.certification.bounds.boxes import box_margin, check_head, split_last
+from shiftproof.certification.bounds.boxes import box_margin, check_head, propagate, split_last
+from shiftproof.certification.bounds.interval import bias_of
 from shiftproof.models.lipschitz import frozen
 from shiftproof.models.lipschitz.constants import lipschitz_bound
 
@@ -62,6 +63,22 @@ class Head:
             scale = logits.abs().amax(1)
             margin = self._lead(logits, classes, half.amax(1))
         return (margin > _SLACK * scale).numpy()
+
+    def loses(self, low: Tensor, high: Tensor, classes: Tensor) -> Any:
+        """Whether some other class is ahead of the given ones everywhere in boxes (N x D), as far as boxes can tell."""
+        body, last = split_last(self.frozen)
+        with torch.no_grad():
+            low, high = propagate(body, low.double(), high.double())
+            if last is None:
+                ahead = low - high.gather(1, classes[:, None])
+            else:
+                differences = last.weight[None] - last.weight[classes][:, None]  # N x K x D
+                middle, half = (low + high) / 2, (high - low) / 2
+                ahead = (differences @ middle[:, :, None] - differences.abs() @ half[:, :, None])[:, :, 0]
+                offset = bias_of(last)
+                ahead = ahead + offset[None] - offset[classes][:, None]
+            ahead[torch.arange(len(classes)), classes] = -torch.inf
+        return (ahead.amax(1) > 0).numpy()
 
     def holds_as_published(self, median: Tensor, low: Tensor, high: Tensor, classes: Tensor) -> Any:
         """The published rule: margin above twice delta times the product of L2 norms of rows. Not sound."""

@@ -1,4 +1,4 @@
-"""Accuracy as probes measured it that have no section of their own: under noise, or by a plug-in."""
+"""Accuracy as probes measured it that have no section of their own: of an adapted model, or by a plug-in."""
 
 from __future__ import annotations
 
@@ -14,30 +14,33 @@ __all__ = ["ProbeAccuracy"]
 
 @SECTIONS.register("probe-accuracy")
 class ProbeAccuracy(Section):
-    """Accuracy as probes measured it that have no section of their own: under noise, or by a plug-in."""
+    """Accuracy as probes measured it that have no section of their own: of an adapted model, or by a plug-in."""
 
     title = "Accuracy by further probes"
     order = 1100
 
     def applies(self) -> bool:
         """Whether there are such probes."""
-        return bool(self.report.probe_tables)
+        return bool(self._tables)
 
     def tables(self) -> list[Table]:
         """One for each probe and setting."""
         return [
-            one.table.to_table(slug(one.title), self.report.models, f"Accuracy, {one.title}")
-            for one in self.report.probe_tables
+            one.table.to_table(slug(one.title), self.report.models, f"Accuracy, {one.title}") for one in self._tables
         ]
 
     def cards(self) -> list[Card]:
         """One for each table."""
-        pairs = zip(self.tables(), self.report.probe_tables, strict=True)
+        pairs = zip(self.tables(), self._tables, strict=True)
         return [Card([table], [_words(one)], table.caption) for table, one in pairs]
+
+    @property
+    def _tables(self) -> list[ProbeTable]:
+        return [one for one in self.report.probe_tables if not one.in_section]
 
     def to_json(self) -> dict[str, Any]:
         """Accuracy, intervals and gaps by title."""
-        return {one.title: one.table.figures() for one in self.report.probe_tables}
+        return {one.title: one.table.figures() for one in self._tables}
 
 
 def _words(one: ProbeTable) -> str:

@@ -18,6 +18,7 @@ from shiftproof.report.gallery.pictures import note_on_size
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.gallery.attacked import TimeLeft
 from shiftproof.runs.gallery.choose import count_shown, samples_shown
+from shiftproof.runs.gallery.gradients import write_gradients
 from shiftproof.runs.gallery.versions import ShownModel, versions_of_model, versions_of_samples
 from shiftproof.runs.spec import Study
 
@@ -38,8 +39,10 @@ def write_galleries(
 ) -> None:
     """Write the gallery of every domain that has none yet; `models` are those of the first training seed, by name.
 
-    Without `contents`, ids alone are written: the report then shows outcomes without pictures and texts.
+    Without `contents`, ids alone are written: the report then shows outcomes without pictures and texts. With it, loss
+    gradients of models that are adapted to noise are drawn, too.
     """
+    write_gradients(folder, study, data, models, contents=contents)
     missing = [one for one in data.measured if not _is_there(gallery_path(folder, one.name), contents)]
     count, time = count_shown(data, study.all_probes, min(len(models), MODELS)), TimeLeft()
     for domain in missing:

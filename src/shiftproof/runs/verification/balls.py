@@ -13,6 +13,7 @@ from shiftproof.attacks.pgd import PGD
 from shiftproof.attacks.spatial import Spatial
 from shiftproof.certification import Certificates
 from shiftproof.certification.certified_classifier import CertifiedClassifier, CertifiedVote, Judgement
+from shiftproof.certification.refute import INSIDE
 from shiftproof.perturbations.deformation import Deformation
 from shiftproof.perturbations.noise import NOISES
 from shiftproof.perturbations.threat import Threat
@@ -24,9 +25,6 @@ from shiftproof.runs.verification.shifts import judge_shifts
 from shiftproof.types import Finding, FloatArray, IntArray
 
 __all__ = ["attack_balls"]
-
-INSIDE = 1 - 1e-3
-"""Attacks stay this much inside the ball: float32 rounds distances."""
 
 
 def attack_balls(case: Case, classifier: CertifiedClassifier, chosen: IntArray, held: int) -> Iterator[Finding]:
