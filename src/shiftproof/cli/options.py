@@ -31,6 +31,17 @@ EXIT_FAILED = 2
 arguments: ContextVar[list[str]] = ContextVar("arguments")
 """What was typed after the program's name."""
 
+
+def limit_of(text: Any) -> Any:
+    """What a study has for --limit: 200, or {balanced: 200} for balanced:200."""
+    typed = str(text)
+    count = typed.removeprefix("balanced:")
+    if not (count.isascii() and count.isdecimal() and int(count) >= 1):
+        why = "it should be a whole number of at least 1, or balanced:500, the same number from every class"
+        raise typer.BadParameter(f"{typed!r}: {why}")
+    return int(count) if count == typed else {"balanced": int(count)}
+
+
 # data and models
 Data = Annotated[
     str,
@@ -73,7 +84,15 @@ Objective = Annotated[
 ]
 
 # which samples
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Samples of a domain, at most, at random.")]
+Limit = Annotated[
+    Any,
+    typer.Option(
+        "--limit",
+        parser=limit_of,
+        metavar="N | balanced:N",
+        help="Samples of a domain, at most, at random; balanced:500: the same number from every class, 500 in all.",
+    ),
+]
 SampleSeed = Annotated[
     int, typer.Option("--sample-seed", min=0, help="Seed by which --limit chooses samples, at random.")
 ]

@@ -51,13 +51,14 @@ class Took:
 
 def show_plan(planned: Planned, compute: Compute, json: bool, estimate: bool, verbose: bool) -> None:
     """What will be measured, on how many samples, and how long that takes."""
+    from shiftproof.domains.splits import most_samples
     from shiftproof.runs.facts import describe
     from shiftproof.runs.precisions import describe_precisions
 
     precisions = describe_precisions(planned.prepared, planned.study.all_probes) if estimate else ""
     data, plan = planned.prepared.data, planned.plan
     counts = {domain.name: len(domain) for domain in data.measured}
-    few = {name: min(count, data.first(name) or count) for name, count in counts.items()}
+    few = {name: min(count, most_samples(data.first(name)) or count) for name, count in counts.items()}
     if json and estimate:
         costs = {"seconds": None if plan is None else plan.seconds, "costs": {} if plan is None else plan.costs}
         samples = {"samples": counts, "samples_beyond_clean": few}

@@ -14,11 +14,14 @@ ENDINGS = {"png", "jpg", "jpeg", "bmp", "tif", "tiff", "webp", "pgm", "ppm", "gi
 _SIXTEEN_BIT = {"I;16", "I;16B", "I;16L", "I;16N", "I"}
 
 
-def decode(content: bytes, shape: tuple[int, int, int], *, square: bool = False) -> NDArray[np.generic]:
+def decode(
+    content: bytes, shape: tuple[int, int, int], *, square: bool = False, shorter: int | None = None
+) -> NDArray[np.generic]:
     """An image file as channels x height x width: uint8, or float32 in [0, 1] where it has more than 8 bits.
 
     Pillow reads 16-bit gray at full depth and 16-bit colour at its upper 8 bits. Another size is stretched, not
-    cropped, unless `square` asks for the central square; a camera's note that an image lies on its side is obeyed.
+    cropped, unless `square` asks for the central square, or `shorter` for the centre of the image after its shorter
+    side was brought to so many pixels; a camera's note that an image lies on its side is obeyed.
     """
     channels, height, width = shape
     with Image.open(io.BytesIO(content)) as file:
@@ -42,12 +45,24 @@ def decode(content: bytes, shape: tuple[int, int, int], *, square: bool = False)
             side = min(image.size)
             left, top = (image.width - side) // 2, (image.height - side) // 2
             image = image.crop((left, top, left + side, top + side))
+        if shorter is not None:
+            image = _centre(image, shorter, width, height)
         if image.size != (width, height):
             image = image.resize((width, height), Image.Resampling.BILINEAR)
         pixels = np.asarray(image)
     if pixels.ndim == 2:
         return np.array(np.broadcast_to(pixels, (channels, height, width)))
     return np.array(pixels.transpose(2, 0, 1), order="C")
+
+
+def _centre(image: Image.Image, shorter: int, width: int, height: int) -> Image.Image:
+    """The centre of an image whose shorter side is brought to so many pixels; all is rounded as torchvision does."""
+    least = min(image.size)
+    size = (int(shorter * image.width / least), int(shorter * image.height / least))
+    if image.size != size:
+        image = image.resize(size, Image.Resampling.BILINEAR)
+    left, top = round((image.width - width) / 2), round((image.height - height) / 2)
+    return image.crop((left, top, left + width, top + height))
 
 
 def image_shape(content: bytes) -> tuple[int, int, int]:

@@ -54,9 +54,17 @@ class Folder(DataSet):
 
 
 def domains_of_files(
-    name: str, index: Index, size: int | tuple[int, int] | None = None, channels: int | None = None
+    name: str,
+    index: Index,
+    size: int | tuple[int, int] | None = None,
+    channels: int | None = None,
+    shorter: int | None = None,
 ) -> Domains:
-    """Domains whose images are decoded lazily; one label space, classes in alphabetical order."""
+    """Domains whose images are decoded lazily; one label space, classes in alphabetical order.
+
+    Images are stretched to their size, or cut out of the centre after their `shorter` side was brought to so many
+    pixels.
+    """
     refuse(index.problems)
     table = FileTable(index.files, index.paths, index.states, index.source)
     shape = _shape(table, size, channels)
@@ -66,7 +74,7 @@ def domains_of_files(
     for place, domain in enumerate(names):
         rows = np.flatnonzero(places == place)
         ids, groups, splits = index.paths[rows], _filled(index.groups[rows]), _filled(index.splits[rows])
-        inputs = FileInputs(index.files, ids, shape, table=table, rows=rows, among=len(index))
+        inputs = FileInputs(index.files, ids, shape, shorter=shorter, table=table, rows=rows, among=len(index))
         domains.append(Domain(domain, classes, inputs, labels[rows], ids, groups, splits))
     return Domains(name, domains)
 

@@ -35,6 +35,7 @@ class FileInputs:
 
     Args:
         square: Cut each to its central square before that.
+        shorter: Bring the shorter side of each to so many pixels in place of that, and cut out the centre.
         table: What is known of files already, of which these are the `rows`.
         among: Images of the whole data set, which share the memory for decoded ones; these alone unless told.
     """
@@ -48,11 +49,12 @@ class FileInputs:
         shape: tuple[int, int, int],
         *,
         square: bool = False,
+        shorter: int | None = None,
         table: FileTable | None = None,
         rows: IntArray | None = None,
         among: int | None = None,
     ) -> None:
-        self._files, self._shape, self._square = files, shape, square
+        self._files, self._shape, self._square, self._shorter = files, shape, square, shorter
         self._table = FileTable(files, names) if table is None else table
         self._rows = np.arange(len(names)) if rows is None else rows
         self._names = self._table.names[self._rows]
@@ -69,7 +71,8 @@ class FileInputs:
 
     @cached_property
     def fingerprint(self) -> str:
-        brought_to = f"{self._shape!r}{' square' if self._square else ''}"
+        cut = f" of {self._shorter}" if self._shorter is not None else " square" if self._square else ""
+        brought_to = f"{self._shape!r}{cut}"
         digest = hashlib.blake2b(brought_to.encode(), digest_size=16)
         digest.update(self.digests(np.arange(len(self))).data)
         return digest.hexdigest()
@@ -90,8 +93,9 @@ class FileInputs:
 
     def narrow(self, indices: IntArray) -> FileInputs:
         """Those at `indices` alone."""
-        options: dict[str, Any] = {"square": self._square, "table": self._table, "rows": self._rows[indices]}
-        return FileInputs(self._files, self._names[indices], self._shape, **options, among=self._among)
+        options: dict[str, Any] = {"square": self._square, "shorter": self._shorter, "among": self._among}
+        own: dict[str, Any] = {"table": self._table, "rows": self._rows[indices]}
+        return FileInputs(self._files, self._names[indices], self._shape, **options, **own)
 
     def digests(self, indices: IntArray) -> NDArray[np.uint8]:
         """A hash of each file's content, len(indices) x 16 bytes; no file is read that has not changed."""
@@ -130,7 +134,7 @@ class FileInputs:
     def _decode(self, index: int) -> Pixels:
         name = self._names[index]
         try:
-            return decode(self._files.read(name), self._shape, square=self._square)
+            return decode(self._files.read(name), self._shape, square=self._square, shorter=self._shorter)
         except UNREADABLE as error:
             reason = "not an image" if isinstance(error, UnidentifiedImageError) else str(error)
             raise DataError(

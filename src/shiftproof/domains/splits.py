@@ -2,22 +2,26 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.domains.domain import Domain
-from shiftproof.errors import DataError, UnknownName
+from shiftproof.errors import DataError, UnknownName, UsageError
 from shiftproof.rng import derive
 from shiftproof.types import IntArray
 
 __all__ = [
     "PARTS",
     "VALIDATION_FRACTION",
+    "Balanced",
+    "balanced_order",
     "check_part",
     "first_samples",
     "has_training_rows",
     "held_out",
+    "most_samples",
     "part_of",
     "random_order",
     "train_part",
@@ -29,6 +33,17 @@ PARTS = ("all", "train", "validation", "test", "held-out")
 
 VALIDATION_FRACTION = 0.2
 """DomainBed's 80/20."""
+
+
+@dataclass(frozen=True)
+class Balanced:
+    """A limit of so many samples of a domain in all, the same number from every class as far as there are.
+
+    With more classes than samples, at most one of each. A share of such samples is the mean over classes, and not the
+    domain's.
+    """
+
+    balanced: int
 
 
 def train_part(domain: Domain) -> Domain:
@@ -88,20 +103,48 @@ def random_order(domain: Domain, sample_seed: int = 0) -> IntArray:
     return _order([*(word[members] for word in _places(sample_seed, numbers)), *ids])
 
 
-def first_samples(domain: Domain, limit: int | None, sample_seed: int = 0) -> Domain:
+def balanced_order(domain: Domain, sample_seed: int = 0) -> IntArray:
+    """The indices of all samples in turns: the first of every class in the random order, then the second of each.
+
+    Within a turn, classes come by a hash of the seed and their names, however many samples they have. A class without
+    further samples is passed over. Of a class, groups come one after the other, with those samples that are of it.
+    """
+    if domain.is_regression:
+        raise UsageError(
+            f"labels of {domain.name!r} are numbers, so that there are no classes to balance; take --limit 100 in "
+            "place of --limit balanced:100 (in a study limit: 100, and likewise for prefix)"
+        )
+    order = random_order(domain, sample_seed)
+    labels = domain.labels[order]
+    counts = np.bincount(labels, minlength=len(domain.classes))
+    turns = np.empty(len(order), np.int64)
+    turns[np.argsort(labels, kind="stable")] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    places = np.empty(len(counts), np.int64)
+    places[_order(_places(sample_seed, domain.classes, "classes"))] = np.arange(len(counts))
+    return order[np.lexsort((places[labels], turns))]
+
+
+def first_samples(domain: Domain, limit: int | Balanced | None, sample_seed: int = 0) -> Domain:
     """At most `limit` samples: the first in a random order, whole groups where there are any; the last may be cut.
 
-    A simple random sample, which an interval may speak of: no class, no file name has a say in it. A larger limit
-    takes the same samples and more.
+    A simple random sample, which an interval may speak of: no class, no file name has a say in it; of a balanced limit
+    so many of every class, and of each class a random sample. A larger limit takes the same samples and more.
     """
-    if limit is None or limit >= len(domain):
+    most = most_samples(limit)
+    if most is None or most >= len(domain):
         return domain
-    return domain.subset(np.sort(random_order(domain, sample_seed)[:limit]))
+    order = (balanced_order if isinstance(limit, Balanced) else random_order)(domain, sample_seed)
+    return domain.subset(np.sort(order[:most]))
 
 
-def _places(sample_seed: int, names: Iterable[object]) -> list[NDArray[np.uint64]]:
+def most_samples(limit: int | Balanced | None) -> int | None:
+    """How many samples of a domain a limit takes in all, at most; None for all of them."""
+    return limit.balanced if isinstance(limit, Balanced) else limit
+
+
+def _places(sample_seed: int, names: Iterable[object], purpose: str = "samples") -> list[NDArray[np.uint64]]:
     """Where names come in a random order, by their hashes: the upper and the lower half of each, as numbers."""
-    found = b"".join(derive(sample_seed, "samples", str(one)).to_bytes(16, "big") for one in names)
+    found = b"".join(derive(sample_seed, purpose, str(one)).to_bytes(16, "big") for one in names)
     return list(np.frombuffer(found, ">u8").reshape(-1, 2).astype(np.uint64).T)
 
 

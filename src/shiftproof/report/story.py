@@ -97,7 +97,7 @@ def _places(names: Sequence[str], counts: dict[str, int], role: str) -> str:
 def _short(report: Report) -> Iterator[Finding]:
     """Failures and warnings in a few words; many of one kind in one line."""
     judged = [
-        *shift_judgements(report.accuracy, report.labels),
+        *shift_judgements(report.accuracy, report.class_counts),
         *certificate_judgements(report.series, report.sources, report.targets, report.seed),
     ]
     words = {one.finding.message: one.short for one in judged}

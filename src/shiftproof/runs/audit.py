@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from shiftproof.execution import (
     Precision,
     as_list,
     as_path,
-    check_count,
     check_progress,
     check_text,
     ready,
@@ -40,6 +39,7 @@ from shiftproof.report.requirements import Requirement
 from shiftproof.runs import efforts
 from shiftproof.runs.efforts import EFFORTS, Questions, applicable
 from shiftproof.runs.engine import run_study
+from shiftproof.runs.limits import as_limit
 from shiftproof.runs.names import check_targets
 from shiftproof.runs.plan import Planned, plan_run
 from shiftproof.runs.prepare import Prepared, prepare_study
@@ -77,7 +77,7 @@ def audit(
     corruptions: str | Sequence[str] = "standard",
     severities: Sequence[int] | None = None,
     also: str | Sequence[str] = (),
-    limit: int | None = LIMIT,
+    limit: int | Mapping[str, int] | None = LIMIT,
     budget: str | None = None,
     require: Sequence[str] = (),
     strict: bool = False,
@@ -111,7 +111,8 @@ def audit(
             and margins where they apply.
         corruptions: "standard", "all", "none", a group, or names.
         also: Further probes, such as "search" and "input-robustness".
-        limit: Samples of a domain, at most, at random by `sample_seed`.
+        limit: Samples of a domain, at most, at random by `sample_seed`; {"balanced": 500} takes the same number from
+            every class.
         budget: How much time there is ("20m"); decides how hard every question is asked.
         require: Texts such as "clean>=0.8", judged in `run.outcomes` and in the report.
         strict: Whether anything odd about the data is an error.
@@ -153,7 +154,7 @@ def audit(
 def _check_arguments(limit: object, certifiers: Any, name: object, progress: object, out: object) -> None:
     """Refuse what is not of the kind that it should be, before anything is loaded."""
     if limit is not None:
-        check_count("the limit", limit)
+        as_limit(limit, "the limit")
     check_text("name", name, "model")
     check_progress(progress)
     if out is not None:

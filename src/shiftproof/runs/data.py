@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shiftproof.domains import Domain, Domains
-from shiftproof.domains.splits import first_samples, has_training_rows, part_of, train_part
+from shiftproof.domains.splits import Balanced, first_samples, has_training_rows, most_samples, part_of, train_part
 from shiftproof.domains.validate import Contents
 from shiftproof.errors import DataError, UnknownName
 from shiftproof.probes import Probe
@@ -57,11 +57,11 @@ class StudyData:
 
     sources: Domains
     targets: tuple[Domain, ...] = ()
-    limit: int | None = None
+    limit: int | Balanced | None = None
     left_out: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sample_seed: int = 0
     parts: Mapping[str, str] = field(default_factory=dict)
-    prefix: int | Mapping[str, int] | None = None
+    prefix: int | Balanced | Mapping[str, int | Balanced] | None = None
     pool: Domains | None = None
     contents: Contents = field(default_factory=dict, repr=False)
     trained_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -76,9 +76,11 @@ class StudyData:
         few = [first_samples(domain, self.first(domain.name), self.sample_seed) for domain in places]
         return [domain for domain in few if len(domain)]
 
-    def first(self, domain: str) -> int | None:
+    def first(self, domain: str) -> int | Balanced | None:
         """How many samples of a domain all but the cheap probes measure; None for all of them."""
-        return self.prefix.get(domain) if isinstance(self.prefix, Mapping) else self.prefix
+        few = self.prefix.get(domain) if isinstance(self.prefix, Mapping) else self.prefix
+        # a few of those that are balanced are balanced, too
+        return Balanced(few) if isinstance(self.limit, Balanced) and isinstance(few, int) and few else few
 
     def is_measured(self, model: str, domain: str) -> bool:
         """Whether a model is measured on a domain: on its own sources and on targets."""
@@ -120,14 +122,23 @@ class StudyData:
         return self.parts.get(domain, "held-out" if domain in self.sources.names else "all")
 
     def sampled(self, domain: str) -> str:
-        """all, or simple if a limit took some at random."""
-        whole = next(one for one in self.domains if one.name == domain)
-        few = self.limit is not None and self.limit < len(part_of(whole, self.part(domain)))
-        return "simple" if few else "all"
+        """all, or if a limit took some at random: simple, or balanced if it took as many of every class."""
+        whole, most = next(one for one in self.domains if one.name == domain), most_samples(self.limit)
+        if most is None or most >= len(part_of(whole, self.part(domain))):
+            return "all"
+        return _kind(self.limit)
+
+    def sampled_of(self, domain: Domain) -> dict[str, str]:
+        """How the samples that a probe was given are `sampled`, where they are fewer than others are given."""
+        return {"sampled": _kind(self.first(domain.name))} if self.is_prefix(domain) else {}
 
     def _readable(self, domain: Domain) -> Domain:
         bad = set(self.left_out.get(domain.name, ()))
         return domain.subset(np.flatnonzero([str(one) not in bad for one in domain.ids])) if bad else domain
+
+
+def _kind(limit: int | Balanced | None) -> str:
+    return "balanced" if isinstance(limit, Balanced) else "simple"
 
 
 def load_study_data(

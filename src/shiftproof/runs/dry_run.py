@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shiftproof.domains.outline import Outline, blank_domains
+from shiftproof.domains.splits import most_samples
 from shiftproof.errors import DataNotFound
 from shiftproof.probes import Probe
 from shiftproof.runs.data import StudyData
@@ -36,7 +37,7 @@ class DryRun:
     def measured(self, data: StudyData, domain: str, probe: Probe) -> int:
         """How many samples of a domain a probe measures."""
         whole = self.held_out(domain) if data.part(domain) == "held-out" else self.outline.counts[domain]
-        most = [data.limit, None if probe.cheap else data.first(domain)]
+        most = [most_samples(data.limit), None if probe.cheap else most_samples(data.first(domain))]
         return min([whole, *(one for one in most if one is not None)])
 
     def held_out(self, domain: str) -> int:

@@ -295,7 +295,7 @@ def probe_seed(study: Study, record: Mapping[str, Any], member: Member, probe: P
 def facts_of(record: Mapping[str, Any], data: StudyData, member: Member, domain: Domain) -> dict[str, str]:
     """What is known of the samples of a domain that a probe measures."""
     known: dict[str, str] = record.get("measured", {}).get(member.key, {}).get(domain.name, {})
-    return known | ({"sampled": "simple"} if data.is_prefix(domain) else {})
+    return known | data.sampled_of(domain)
 
 
 def _same_behaviour(folder: Path, record: Mapping[str, Any], data: StudyData, models: Models) -> dict[str, Any]:

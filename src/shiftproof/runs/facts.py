@@ -109,9 +109,10 @@ def _which(study: Study, samples: dict[str, dict[str, Any]]) -> str:
     """Which samples of each domain were measured, in words."""
     if isinstance(study.data, ImportedData):
         return "; ".join(f"{domain}: {one['n']:,} rows, {one['sampled']}" for domain, one in samples.items())
-    chosen = f"at random by sample seed {study.sample_seed}"
+    drawn = f"at random by sample seed {study.sample_seed}"
+    chosen = {"all": "", "balanced": f", as many of every class as there are, {drawn}"}
     return "; ".join(
-        f"{domain}: {one['n']:,} of {one['split']}{'' if one['sampled'] == 'all' else f', {chosen}'}"
+        f"{domain}: {one['n']:,} of {one['split']}{chosen.get(one['sampled'], f', {drawn}')}"
         for domain, one in samples.items()
     )
 

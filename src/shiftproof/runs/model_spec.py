@@ -36,7 +36,6 @@ from shiftproof.training.optimisers import check_recipe
 from shiftproof.training.selection import check_rule, default_rule
 
 __all__ = [
-    "Count",
     "DataOption",
     "Member",
     "ModelSpec",
@@ -79,7 +78,6 @@ ModelOption = Annotated[ModelSource, _made(ModelSource.make), _Written]
 ObjectiveOption = Annotated[Objective, _made(OBJECTIVES.make, AbsentObjective), _Written]
 ProbeOption = Annotated[Probe, _made(as_probe, AbsentProbe), _Written]
 Seed = Annotated[int, Field(strict=True, ge=0)]
-Count = Annotated[int, Field(strict=True, ge=1)]
 
 
 class _Training(BaseModel):

@@ -6,7 +6,9 @@ import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from shiftproof.domains.splits import Balanced
 from shiftproof.report.story import Step
+from shiftproof.runs.limits import limit_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -59,10 +61,14 @@ def _checking(run: Run, folder: Path) -> Iterator[Step]:
 def _more_samples(run: Run) -> Iterator[Step]:
     """Only where some were left out: a data set that was measured as a whole has no more."""
     few = [name for name, facts in run.samples.items() if facts["sampled"] != "all"]
-    if few and run.study.limit:
+    if few and run.study.limit is not None:
         # of several trainings, intervals also count these
         narrower = "" if len(run.study.seeds or ()) > 1 else ", intervals about half as wide"
-        yield Step(f"--limit {4 * run.study.limit} and another --out: up to four times the samples{narrower}")
+        yield Step(f"--limit {_larger(run.study.limit)} and another --out: up to four times the samples{narrower}")
+
+
+def _larger(limit: int | Balanced) -> str:
+    return limit_text(Balanced(4 * limit.balanced) if isinstance(limit, Balanced) else 4 * limit)
 
 
 def _more_votes(run: Run) -> Iterator[Step]:

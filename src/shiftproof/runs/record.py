@@ -14,8 +14,10 @@ from shiftproof.rng import fresh_key, fresh_seed
 from shiftproof.runs.cells import cell_threads
 from shiftproof.runs.environment import environment
 from shiftproof.runs.identity import digest
+from shiftproof.runs.limits import takes_balanced
 from shiftproof.runs.prepare import Prepared
 from shiftproof.runs.record_shape import damaged_entries
+from shiftproof.runs.spec import Study
 
 __all__ = [
     "FORMAT",
@@ -24,6 +26,7 @@ __all__ = [
     "continue_record",
     "is_sealed",
     "new_record",
+    "protocol_of",
     "read_record",
     "write_record",
 ]
@@ -34,6 +37,14 @@ PROTOCOL = {
     "limit": "a prefix of a random order of groups or samples, by hash of sample_seed and id",
 }
 """How samples are chosen, in every run."""
+_BALANCED = (
+    "samples in turns over classes, of each the next in that order; classes of a turn by hash of sample_seed and name"
+)
+
+
+def protocol_of(study: Study) -> dict[str, str]:
+    """How samples of a study are chosen."""
+    return PROTOCOL | ({"balanced": _BALANCED} if takes_balanced(study.limit, study.prefix) else {})
 
 
 def new_record(prepared: Prepared, identity: dict[str, Any], command: str = "") -> dict[str, Any]:
@@ -57,7 +68,7 @@ def new_record(prepared: Prepared, identity: dict[str, Any], command: str = "") 
         "labels": {domain.name: domain.class_counts for domain in data.domains},
         "selected": {},
         "findings": [],
-        "protocol": PROTOCOL,
+        "protocol": protocol_of(prepared.study),
         "parts": {domain.name: data.part(domain.name) for domain in data.domains},
         "left_out": {name: list(ids) for name, ids in data.left_out.items()},
         # what a page without samples hashes their ids with

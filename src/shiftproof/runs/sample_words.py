@@ -17,11 +17,12 @@ def describe_samples(facts: Mapping[str, Any], model: str) -> str:
     '12 samples, at random; seen in training: unknown'
     """
     part, few = facts["split"], facts["sampled"] != "all"
+    how = "balanced over classes, at random" if facts["sampled"] == "balanced" else "at random"
     seen = facts["seen_in_training"][model]
     if part == "all":
-        which = f"{facts['n']} samples, at random" if few else "all samples"
+        which = f"{facts['n']} samples, {how}" if few else "all samples"
     else:
-        which = f"{facts['n']} of its {part} part, at random" if few else f"its {part} part"
+        which = f"{facts['n']} of its {part} part, {how}" if few else f"its {part} part"
     if seen != "no":
         return f"{which}; seen in training: {seen}"
     return f"{which}; {'the model was trained on the others' if part == 'held-out' else 'unseen by the model'}"

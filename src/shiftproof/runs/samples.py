@@ -19,8 +19,8 @@ __all__ = ["copied_findings", "known_of_samples"]
 def known_of_samples(
     data: StudyData, study: Study, card: Mapping[str, Any], copies: Copies
 ) -> dict[str, dict[str, str]]:
-    """Of each domain, for one model: `sampled` (all | simple), and whether samples were `seen_in_training` and
-    `chose_weights` (no | unknown | yes).
+    """Of each domain, for one model: `sampled` (all | simple | balanced), and whether samples were `seen_in_training`
+    and `chose_weights` (no | unknown | yes).
     """
     return {
         domain.name: {

@@ -5,7 +5,7 @@ whether they come from YAML, from the options of a verb or from Python.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -23,7 +23,8 @@ from shiftproof.probes import Probe
 from shiftproof.probes.clean import Clean
 from shiftproof.report.claims import Claim, Published, check_claims
 from shiftproof.runs.absent import Recorded
-from shiftproof.runs.model_spec import Count, DataOption, Member, ModelSpec, ProbeOption, Seed, refuse
+from shiftproof.runs.limits import LimitOption, PrefixOption
+from shiftproof.runs.model_spec import DataOption, Member, ModelSpec, ProbeOption, Seed, refuse
 from shiftproof.runs.names import Names, TargetNames
 from shiftproof.runs.sources import HandedOver
 from shiftproof.runs.sweeps import SweepError, expand_sweeps
@@ -41,12 +42,13 @@ class Study(BaseModel):
         seeds: Several seeds in place of one: every model is trained and measured with each.
         sample_seed: Chooses the samples that a limit takes.
         split: Which part of each domain is measured.
-        limit: Samples of a domain that are measured, at most, at random.
+        limit: Samples of a domain that are measured, at most, at random; {balanced: 100} takes the same number from
+            every class, 100 in all.
         budget: How much time there is ("20m"); decides how many samples all but the cheap probes measure.
         cap: How long all of it should take at most ("60m"), as `estimate` says beside what it expects; changes nothing.
         scale: Which of the scales of its file it has ("cpu", "paper"); changes nothing.
         prefix: Samples of a domain for all but the cheap probes, or how many of each domain, by name (0: none of it); a
-            budget is resolved to this.
+            budget is resolved to this. Of a balanced limit they are balanced, too.
         calibration: Domains whose training samples may shape a classifier; without it, those of all sources may.
         at_top: Whether the one model lies at the top of the run's folder, as model.safetensors and model.json.
         claims: What the study says will be found, judged when all is measured; a run keeps those that it began with.
@@ -65,11 +67,11 @@ class Study(BaseModel):
     seeds: tuple[Seed, ...] | None = None
     sample_seed: Seed = 0
     split: Literal["all", "train", "validation", "test", "held-out"] | None = None
-    limit: Count | None = None
+    limit: LimitOption = None
     budget: str | None = None
     cap: str | None = None
     scale: str | None = None
-    prefix: Count | dict[str, Annotated[int, Field(strict=True, ge=0)]] | None = None
+    prefix: PrefixOption = None
     calibration: Names | None = None
     at_top: bool = False
     models: dict[str, ModelSpec] = Field(min_length=1)

@@ -21,7 +21,7 @@ from shiftproof.runs.identity import digest
 from shiftproof.runs.model_spec import Member
 from shiftproof.runs.models import hash_cards, model_file
 from shiftproof.runs.names import to_plain_targets
-from shiftproof.runs.record import PROTOCOL, is_sealed
+from shiftproof.runs.record import is_sealed, protocol_of
 from shiftproof.runs.run import Run
 from shiftproof.runs.samples import known_of_samples
 from shiftproof.runs.seen import seen_targets
@@ -94,7 +94,7 @@ def _beside_weights(run: Run) -> Iterator[Finding]:
 def check_run_json(run: Run, data: StudyData, models: Models) -> Iterator[Finding]:
     """Whether run.json says of the study and its data what follows from them."""
     due: dict[str, Any] = {
-        "protocol": PROTOCOL,
+        "protocol": protocol_of(run.study),
         "sources": list(data.sources.names),
         "classes": list(data.sources.classes),
         "labels": {domain.name: domain.class_counts for domain in data.domains},
