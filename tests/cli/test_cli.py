@@ -239,7 +239,7 @@ def test_quickstart_runs_and_reports(run: Call, tmp_path: Path) -> None:
 def _reports(run: Call, folder: Path) -> None:
     _, out, _ = run("report", folder, "--format", "csv,latex", "--json")
     first = ("overview", "measures", "curves", "accuracy", "classes", "mistakes", "calibration")
-    tables = (*first, "corrupted", "certified", "radius-gap", "around", "one-draw", "mixes")
+    tables = (*first, "corrupted", "certified", "radius-gap", "agreement", "around", "one-draw", "mixes")
     assert [Path(path).name for path in json.loads(out)["written"]] == [
         f"{table}.{suffix}" for table in tables for suffix in ("csv", "tex")
     ]

@@ -120,6 +120,11 @@ def measured(section: str) -> Iterator[Measurement]:
         elif section == "agreement":
             facts = {**CERTIFY, "title": "gaussian 0.25", "radius": 0.3, "skipped": False, "bound": "clopper-pearson"}
             yield measurement(domain, "certify", right - 8, CERTIFIED, **facts)
+        elif section == "levels":
+            rule = {"name": "median-smoothing", "level": "logits", "sigma": 0.1, "radius": 0.1, "unsound": ""}
+            facts = {**CERTIFY, "title": "median logits", "radius": 0.1, "skipped": False, "bound": "order-statistics"}
+            facts |= {"certifier": rule, "chosen": np.arange(N) % 2}
+            yield measurement(domain, "certify", right - 8, (*CERTIFIED, Column("chosen", "int", "")), **facts)
         elif section == "probe-accuracy":
             yield measurement(domain, "noisy", right - 2, title="under noise, gaussian 0.25")
         elif section == "under-noise":

@@ -12,14 +12,17 @@ from shiftproof.report.certified import Series
 from shiftproof.report.claims.judge import ClaimOutcome
 from shiftproof.report.claims.published import PublishedRow
 from shiftproof.report.report import Report
+from shiftproof.report.section import Section
 from shiftproof.report.sections.claims import short_table
 from shiftproof.report.sections.published import CLAIMED, lacking_methods, not_run_words, published_tables
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table, csv_file, markdown_file
 
 __all__ = ["reproduction_files"]
 
-_SHOWN = ("published", "sweeps")
+_SHOWN = ("published", "sweeps", "under-noise")
 """Sections whose charts stand on the page."""
+_CHAPTERS = ("under-noise", "refuted", "levels", "agreement", "search")
+"""Sections whose tables stand on the page, each with its words."""
 
 
 def reproduction_files(report: Report, name: str, command: str, compute: str, remarks: str = "") -> dict[str, bytes]:
@@ -42,8 +45,10 @@ def reproduction_files(report: Report, name: str, command: str, compute: str, re
         "## All models",
         _all_words(report),
         markdown_file([everything]).strip(),
-        *(["## Figures"] if charts else []),
+        *(part for key in _CHAPTERS if key in report.sections for part in _chapter(report.sections[key])),
+        *(["## Figures"] if charts or report.gradients else []),
         *(f"![{chart.title or chart.name}]({name}/{chart.name}.svg)" for chart in charts),
+        *(f"![Loss gradients on {domain}]({name}/{path.name})" for domain, path in report.gradients.items()),
         *(["## What differs, and why", remarks.strip()] if remarks.strip() else []),
         *_not_run(report),
         "## How it was computed",
@@ -53,11 +58,18 @@ def reproduction_files(report: Report, name: str, command: str, compute: str, re
     ]
     files = {f"{name}.md": "\n\n".join(parts).encode() + b"\n"}
     files |= {f"{name}/{chart.name}.svg": chart.svg().encode() for chart in charts}
-    tables = [everything, *(table for key in ("claims", *_SHOWN) for table in _tables(report, key))]
+    files |= {f"{name}/{path.name}": path.read_bytes() for path in report.gradients.values()}
+    told = dict.fromkeys(("claims", *_SHOWN, *_CHAPTERS))
+    tables = [everything, *(table for key in told for table in _tables(report, key))]
     by_name: dict[str, list[Table]] = {}
     for table in tables:
         by_name.setdefault(table.name, []).append(table)
     return files | {f"{name}/{key}.csv": csv_file(some).encode() for key, some in by_name.items()}
+
+
+def _chapter(section: Section) -> list[str]:
+    """A section as Markdown: its heading, its words, its tables."""
+    return [f"## {section.title}", " ".join(section.words()), markdown_file(section.tables()).strip()]
 
 
 def _tables(report: Report, section: str) -> list[Table]:

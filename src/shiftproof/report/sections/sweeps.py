@@ -63,6 +63,9 @@ class Sweeps(Section):
             points = self._points(sweep)
             for measure in dict.fromkeys(point.measure for point in points):
                 shown = [point for point in points if point.measure == measure]
+                # what was measured of one model of the sweep alone shows no change
+                if len({point.value for point in shown}) < 2:
+                    continue
                 charts.append(_chart(f"sweep-{len(charts) + 1}", sweep, measure, shown))
         return charts
 
