@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from shiftproof.errors import UsageError
 from shiftproof.report.claims.figures import Figures
@@ -101,7 +100,9 @@ def _shown() -> list[tuple[str, str]]:
     return [("model itself", "accuracy"), ("label", "certified"), ("label", "acr"), *medians]
 
 
-def _measured(figures: Figures, model: str, domain: str, radius: float, sigma: float) -> Any:
+def _measured(
+    figures: Figures, model: str, domain: str, radius: float, sigma: float
+) -> Iterator[tuple[tuple[str, str], Estimate]]:
     """Every figure that there is, by what is smoothed and the metric."""
     vote = By("randomized-smoothing", {"noise": f"gaussian:{sigma!r}"})
     wanted: list[tuple[str, Metric, By | None]] = [
@@ -110,8 +111,8 @@ def _measured(figures: Figures, model: str, domain: str, radius: float, sigma: f
         ("label", Metric("acr"), vote),
     ]
     for level in _LEVELS:
-        by = By("median-smoothing", {"level": level, "sigma": sigma, "radius": radius})
-        wanted += [(level, Metric("answers"), by), (level, Metric("certified", radius), by)]
+        median = By("median-smoothing", {"level": level, "sigma": sigma, "radius": radius})
+        wanted += [(level, Metric("answers"), median), (level, Metric("certified", radius), median)]
     for what, metric, by in wanted:
         # what was not measured, or in several ways, is a gap
         with suppress(UsageError):
