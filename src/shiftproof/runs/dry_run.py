@@ -53,4 +53,6 @@ def prepare_blank(study: Study, missing: DataNotFound) -> DryRun:
     if outline is None:
         raise missing
     blank = HandedOver(blank_domains(outline, study.data.source))
-    return DryRun(prepare_study(study.changed(data=blank)), outline, missing)
+    # blank images are marked as no part of published rows; what training leaves out stands for a test set
+    part = {"split": "held-out"} if study.split in ("validation", "test") else {}
+    return DryRun(prepare_study(study.changed(data=blank, **part)), outline, missing)
