@@ -15,6 +15,10 @@ from shiftproof.execution import HERE, Compute, Mode, parse_duration, progress_b
 from shiftproof.models.placement import on_device
 from shiftproof.objectives import Recipe
 from shiftproof.probes import Probe
+from shiftproof.probes.certify import Certify
+from shiftproof.probes.clean import Clean
+from shiftproof.probes.corrupt import Corrupt
+from shiftproof.probes.noisy import Noisy
 from shiftproof.runs.budget import ENDING
 from shiftproof.runs.cells import cell_threads, cells_at_once
 from shiftproof.runs.dry_run import DryRun
@@ -35,6 +39,11 @@ PROBE_SECONDS = 2.0
 LONG_SECONDS = 6.0
 """A first step that takes longer is tried once more, and no further."""
 WARM_UP_STEPS = 3
+SLOW_SECONDS = 0.03
+"""A model that takes longer for a sample is not tried on probes and steps: its passes are counted, and one is timed."""
+_BACKWARD = 3.0
+"""Forward and backward take about three times as long as forward."""
+_FORWARD_ONLY = (Certify, Clean, Corrupt, Noisy)
 
 
 @dataclass(frozen=True)
@@ -120,9 +129,11 @@ def estimate_study(
 
 
 def _same_cost(prepared: Prepared, name: str) -> str:
-    """What models have in common that take the same time: a sweep over a weight is tried once."""
+    """What models have in common that take the same time: a sweep over a weight is tried once, and heads of one kind
+    on extractors that were trained before.
+    """
     spec = prepared.study.models[name]
-    if not spec.train or spec.pretrain is not None:
+    if not spec.train or (spec.pretrain is not None and first_alike(prepared.study, name) == name):
         return name
     objective = f"{spec.objective.name} {spec.objective.passes} {spec.recipe} {spec.rule}"
     probes = [repr(probe) for probe in prepared.study.probes_of(name)]
@@ -135,10 +146,15 @@ def _costs(prepared: Prepared, name: str, compute: Compute, dry: DryRun | None) 
     few, shared = trial_domain(data.measured), cells_at_once(study, compute)
     with math_threads(cell_threads(study) if spec.train else torch.get_num_threads()):
         costs = training_costs(prepared, name, model, dry, compute.device)
+    slow = _slow_pass(model, few)
     for probe in study.probes_of(name):
         places = data.measured_by(probe, name)
         counts = [len(one) if dry is None else dry.measured(data, one.name, probe) for one in places]
-        costs.append(_probe_cost(probe, name, model, few, counts, compute.alone() if shared > 1 else compute))
+        where = compute.alone() if shared > 1 else compute
+        if slow is None:
+            costs.append(_probe_cost(probe, name, model, few, counts, where))
+        else:
+            costs.append(_counted_cost(probe, name, model, slow, counts, where))
     # every seed trains and measures a model of its own
     costs = [one.times(len(study.seeds)) for one in costs] if spec.train and study.seeds else costs
     return [one.shared_by(shared) for one in costs]
@@ -179,9 +195,13 @@ def _training_cost(
     each = validation.samples_each(recipe, model)
     evaluated = evaluations * sum(min(each, count) for count in held_out)
     votes = RADIUS_VOTES if validation.selects_by == "radius_validation" else 1
-    seconds = recipe.steps * _step_seconds(
-        spec, recipe, model, sources, seed, device
-    ) + evaluated * _validation_seconds(validation, model)
+    slow = _slow_pass(model, trial_domain(list(sources)))
+    if slow is not None:
+        seconds = _BACKWARD * slow * (trained + evaluated * objective.passes)
+    else:
+        seconds = recipe.steps * _step_seconds(
+            spec, recipe, model, sources, seed, device
+        ) + evaluated * _validation_seconds(validation, model)
     passes, part = trained + evaluated * votes, expected_steps(recipe, objective.warm_up) / recipe.steps
     return StageCost(name, stage, round(part * passes), passes, part * seconds, seconds)
 
@@ -217,6 +237,29 @@ def _step_seconds(spec: ModelSpec, recipe: Recipe, model: nn.Module, sources: Do
         steps = min(recipe.steps, 2 * steps)
         long = seconds_of(steps)
     return max(long - short, 0.0) / max(1, steps - few)
+
+
+def _slow_pass(model: nn.Module, few: Domain) -> float | None:
+    """Seconds of a forward pass of a sample on one thread, if that is slow; None of a model that can be tried."""
+    inputs = few.take(range(min(2, len(few))))[0]
+    seconds = []
+    with torch.no_grad(), math_threads(1):
+        model.eval()
+        for _ in range(2):
+            began = time.perf_counter()
+            model(inputs)
+            seconds.append((time.perf_counter() - began) / len(inputs))
+    return min(seconds) if min(seconds) > SLOW_SECONDS else None
+
+
+def _counted_cost(
+    probe: Probe, name: str, model: nn.Module, seconds: float, counts: list[int], compute: Compute
+) -> StageCost:
+    """The cost of a probe on a slow model: what it may take at most, by its passes and how long one takes."""
+    each = probe.passes(model)
+    backward = 1.0 if isinstance(probe, _FORWARD_ONLY) else _BACKWARD
+    passes, wall = each * sum(counts), wall_seconds(probe, each * backward * seconds, counts, compute)
+    return StageCost(name, probe.title, passes, passes, wall, wall)
 
 
 def _probe_cost(
