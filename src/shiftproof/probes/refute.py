@@ -136,7 +136,7 @@ class Refute(Probe):
 
     def passes(self, model: nn.Module) -> int:
         """Noise samples of the claim, and forward passes of all attempts and of the votes on what they find."""
-        return self._noises * int(self.certifier.passes) + self._most_passes
+        return int(self.certifier.passes) + self._most_passes
 
     def cost(self, model: nn.Module, domain: Domain, compute: Compute) -> Cost:
         """That of the claims by the certifier's own trial, and of attacks as if all samples were claimed."""

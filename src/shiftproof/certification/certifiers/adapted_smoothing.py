@@ -129,8 +129,9 @@ class AdaptedSmoothing(Certifier):
 
     @property
     def passes(self) -> int:
-        """Votes of both kinds, of each sigma."""
-        return self.n0 + self.n
+        """Votes of both kinds, of all sigmas that vote; one that is fixed beforehand votes alone."""
+        alone = self.rule == "fixed" and not self.unsound
+        return (self.n0 + self.n) * (1 if alone else len(self.sigmas))
 
     def applies(self, job: Job) -> str:
         """To a model with BatchNorm, if there are images to adapt it to."""
