@@ -39,7 +39,7 @@ PROBE_SECONDS = 2.0
 LONG_SECONDS = 6.0
 """A first step that takes longer is tried once more, and no further."""
 WARM_UP_STEPS = 3
-SLOW_SECONDS = 0.03
+SLOW_SECONDS = 0.01
 """A model that takes longer for a sample is not tried on probes and steps: its passes are counted, and one is timed."""
 _BACKWARD = 3.0
 """Forward and backward take about three times as long as forward."""
