@@ -483,6 +483,16 @@ def test_a_spectral_layer_of_zeros_can_learn() -> None:
     assert float(layer.raw.grad.abs().sum()) > 0
 
 
+def test_a_spectral_layer_of_huge_weights_is_scaled_and_one_of_none_is_no_number() -> None:
+    layer = SpectralLinear(5, 3)
+    with torch.no_grad():
+        layer.raw.mul_(1e30)
+    assert np.linalg.svd(layer.matrix().detach().double().numpy(), compute_uv=False)[0] == pytest.approx(1.0, rel=1e-5)
+    with torch.no_grad():
+        layer.raw[0, 0] = torch.inf
+    assert bool(layer.matrix().isnan().all())
+
+
 def test_rows_stay_below_their_bound_while_they_learn() -> None:
     network = nn.Sequential(RowL1Linear(4, 6), MaxMin(), RowL1Linear(6, 2))
     optimiser = torch.optim.Adam(network.parameters(), lr=0.1)

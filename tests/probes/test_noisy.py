@@ -8,6 +8,7 @@ import torch
 
 import shiftproof as sp
 from shiftproof.domains import Domain
+from shiftproof.errors import UsageError
 from shiftproof.evidence import EvidenceStore, Measurement
 from shiftproof.execution import HERE
 from shiftproof.models.adaptation import adapt_batchnorm
@@ -101,3 +102,10 @@ def test_names_tell_settings_apart() -> None:
     assert other.title == "under noise, gaussian 0.4, adapted, momentum 0.5, 64 images"
     with pytest.raises(sp.errors.UsageError, match="draws"):
         Noisy("gaussian:0.4", draws=0)
+
+
+def test_what_only_adaptation_uses_is_refused_without_it() -> None:
+    with pytest.raises(UsageError, match="momentum and calibration of noisy are for adapted: true"):
+        Noisy("gaussian:0.25", momentum=0.5)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="momentum and calibration"):
+        Noisy("gaussian:0.25", calibration=64)  # type: ignore[arg-type]

@@ -255,6 +255,7 @@ HERE = (
         ({"by": "nosiy"}, "unknown certifier or probe 'nosiy'. Did you mean 'noisy'?"),
         ({"by": "attack"}, "what attack measures is no accuracy; the metric is attacked@"),
         ({"by": "search"}, "the metric is reached@"),
+        ({"by": "refute"}, "what refute measures is no accuracy; the metric is answers"),
         ({"by": "clean", "above": {"model": "b", "by": ADAPTED}}, "of b .* no such probe is planned; .* by clean"),
         ({"by": "adapted", "metric": "corrupted"}, "corrupted is not told by the probe adapted"),
         ({"by": "noisy", "metric": "certified@0.1"}, "certified@0.1 is by a certifier, and noisy is a probe"),

@@ -25,7 +25,7 @@ INSIDE = 1 - 1e-3
 """Attacks stay this much inside the ball: float32 rounds distances."""
 DIRECTIONS = 4
 """Random points on the surface of the ball that the first attempt tries as well."""
-GLANCED = 1_000
+GLANCED = 200
 """Votes that say whether a point is worth all of them."""
 ATTEMPTS: tuple[str, ...] = ("margin", "margin", "ce")
 """The losses of gradient ascents, each from a random start of its own."""

@@ -37,7 +37,7 @@ def limit_of(text: Any) -> Any:
     typed = str(text)
     count = typed.removeprefix("balanced:")
     if not (count.isascii() and count.isdecimal() and int(count) >= 1):
-        why = "it should be a whole number of at least 1, or balanced:500, the same number from every class"
+        why = "it should be a whole number of at least 1, or balanced:500, the same number from every class."
         raise typer.BadParameter(f"{typed!r}: {why}")
     return int(count) if count == typed else {"balanced": int(count)}
 

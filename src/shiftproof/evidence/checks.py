@@ -65,7 +65,7 @@ def unsound_findings(evidence: Evidence) -> Iterator[Finding]:
             held = np.concatenate([one["correct"] & (one["radius"] >= scale) for one in part])
             message = (
                 f"{part[0].model}, {part[0].title}: the published rule claims {held.mean():.0%} at radius "
-                f"{scale:g}, and proves nothing; none of it is certified"
+                f"{scale:g}, and proves nothing; no claim of that rule counts as certified"
             )
             yield Finding("fail", "unsound-rule", message, {"rule": str(rule)})
 

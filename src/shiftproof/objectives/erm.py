@@ -25,7 +25,7 @@ class ERM(Objective):
     lower one trades radius for accuracy: small margins are then enough for a small loss.
     """
 
-    temperature: Annotated[float, Interval(gt=0, lt=math.inf), Range(0.02, 1, log=True)] = 1.0
+    temperature: Annotated[float, Interval(ge=1e-6, lt=math.inf), Range(0.02, 1, log=True)] = 1.0
 
     recipe = Recipe(optimiser="adam", lr=1e-3, batch=128, steps=1_000, evaluate_every=50)
     selection: ClassVar[Selection] = "source-validation"

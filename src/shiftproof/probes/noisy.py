@@ -54,6 +54,8 @@ class Noisy(Probe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.adapted and (self.momentum, self.calibration) != (1.0, 512):
+            raise UsageError("momentum and calibration of noisy are for adapted: true; leave them out without it")
         if self.adapted and (self.noise.embedded or self.noise.kind != "image"):
             raise UsageError(f"BatchNorm is adapted to noise on images, not to {label(self.noise)}")
 

@@ -24,8 +24,13 @@ class SpectralLinear(ComputedLinear):
 
     def matrix(self) -> Tensor:
         """The matrix, out x in."""
-        wide = self.raw if self.outputs <= self.inputs else self.raw.T
+        # the squares of large numbers would overflow
+        scale = self.raw.detach().abs().amax().clamp_min(1.0)
+        if not bool(scale.isfinite()):
+            # training that diverges is told by its loss, not by a library that found no singular values
+            return self.raw * torch.nan
+        wide = (self.raw if self.outputs <= self.inputs else self.raw.T) / scale
         # of the smaller product; the root of 0 has no gradient
-        largest = torch.linalg.eigvalsh(wide @ wide.T)[-1].clamp_min(1e-24).sqrt()
+        largest = torch.linalg.eigvalsh(wide @ wide.T)[-1].clamp_min(1e-24).sqrt() * scale
         matrix: Tensor = self.raw * (self.bound / largest).clamp(max=1.0)
         return matrix

@@ -27,6 +27,10 @@ _READ_OTHERWISE = {
     "search": "reached@..., with the size and its norm",
     "corrupt": "corrupted",
     "certify": "answers or certified@..., with 'by: ...' and the name of the certifier",
+    "refute": "answers or certified@..., with 'by: ...' and the name of a certifier that holds",
+    "input-robustness": "accuracy without 'by'",
+    "hidden-state": "accuracy without 'by'",
+    "counterfactual": "accuracy without 'by'",
 }
 """Probes whose measurements are no accuracy, and the metric that speaks of them."""
 
