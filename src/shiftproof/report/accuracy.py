@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shiftproof.evidence import Evidence, seen_note, worst_seen
+from shiftproof.report.draws import draws_of, share_right
 from shiftproof.report.estimates import estimate, gap, one_repeat
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table, percent_cell, points_cell
 from shiftproof.types import Estimate
@@ -113,7 +114,7 @@ class AccuracyTable:
 class ProbeTable:
     """Accuracy as a further probe measured it (under noise, by a plug-in), and of which classifier.
 
-    One that is `in_section` stands in the report's section on noise, with all its draws; here is the first of them.
+    One that is `in_section` stands in the report's section on noise, beside others.
     """
 
     probe: str
@@ -199,8 +200,11 @@ def _table(evidence: Evidence, sources: Sequence[str], targets: Sequence[str], s
     for model in evidence.distinct("model"):
         places = [domain for domain in domains if len(evidence.where(model=model, domain=domain))]
         repeats = {domain: one_repeat(evidence, model=model, domain=domain) for domain in places}
-        values = {domain: one.values() for domain, one in repeats.items()}
-        accuracy = {domain: estimate(values[domain], exact=not repeats[domain].grouped) for domain in places}
+        several = any(len(draws_of(one.first)) > 1 for one in repeats.values())
+        values = {domain: one.values(share_right) if several else one.values() for domain, one in repeats.items()}
+        accuracy = {
+            domain: estimate(values[domain], exact=not (several or repeats[domain].grouped)) for domain in places
+        }
         here = [values[source] for source in sources if source in values]
         lost = {target: gap(here, values[target], seed) for target in targets if here and target in values}
         rows.append(AccuracyRow(model, accuracy, lost, {name: one.seen_in_training for name, one in repeats.items()}))

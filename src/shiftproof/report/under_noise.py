@@ -12,13 +12,13 @@ import numpy as np
 
 from shiftproof.evidence import Evidence, Measurement
 from shiftproof.perturbations.noise import NOISES, as_noise
+from shiftproof.report.draws import draws_of, right_by_draw, share_right
 from shiftproof.report.estimates import Repeats, estimate, repeats_in
-from shiftproof.types import Estimate, FloatArray
+from shiftproof.types import Estimate
 
 __all__ = ["Asked", "NoiseAccuracy", "noise_accuracies", "split_sweeps"]
 
 CLEAN = "no noise"
-_DRAW = "prediction_"
 
 
 @dataclass(frozen=True)
@@ -50,20 +50,20 @@ class NoiseAccuracy:
     @property
     def draws(self) -> int:
         """Draws of noise of each sample; 0 without noise."""
-        return 0 if self.asked.noise == CLEAN else 1 + len(_further(self.repeats.first))
+        return 0 if self.asked.noise == CLEAN else len(draws_of(self.repeats.first))
 
     @cached_property
     def estimate(self) -> Estimate:
         """The mean over draws, samples and seeds, with an interval over samples (and seeds)."""
         exact = self.draws < 2 and not self.repeats.grouped
-        return estimate(self.repeats.values(_share_right), exact=exact)
+        return estimate(self.repeats.values(share_right), exact=exact)
 
     @cached_property
     def spread(self) -> float | None:
         """Standard deviation over draws of the accuracy of one trained model; None of a single draw."""
         if self.draws < 2:
             return None
-        by_draw = [_right(one).mean(1) for one in self.repeats.measurements]
+        by_draw = [right_by_draw(one).mean(1) for one in self.repeats.measurements]
         return float(np.sqrt(np.mean([values.var(ddof=1) for values in by_draw])))
 
 
@@ -125,23 +125,6 @@ def _asked(one: Measurement) -> Asked:
         return start
     images = one.fact("calibration_images")
     return replace(start, adapted=True, momentum=float(options["momentum"]), images=int(images or 0))
-
-
-def _further(one: Measurement) -> list[str]:
-    """The columns of the second draw and those after it."""
-    draws = int((one.fact("asked") or {}).get("draws", 1))
-    return [f"{_DRAW}{k}" for k in range(2, draws + 1)]
-
-
-def _right(one: Measurement) -> FloatArray:
-    """Whether each answer is right (draws x samples)."""
-    return np.stack([one[name] == one["label"] for name in ("prediction", *_further(one))]).astype(np.float64)
-
-
-def _share_right(one: Measurement) -> FloatArray:
-    """For each sample, the share of draws under which the answer is right."""
-    share: FloatArray = _right(one).mean(0)
-    return share
 
 
 def _rows_of(one: Measurement, other: Measurement) -> Measurement:

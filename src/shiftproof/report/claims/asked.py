@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -17,8 +17,8 @@ from shiftproof.probes.attack import Attack
 from shiftproof.probes.corrupt import Corrupt
 from shiftproof.probes.search import Search
 from shiftproof.report.claims.sides import By, Metric, Side
+from shiftproof.report.draws import share_right
 from shiftproof.report.estimates import TRAIN_SEED, SeedValues, Values, repeats_in
-from shiftproof.types import FloatArray
 
 __all__ = ["check_asked", "measured_by", "searched"]
 
@@ -58,7 +58,7 @@ def measured_by(by: By, metric: Metric, side: Side, rows: Evidence) -> tuple[Val
         raise UsageError(f"there is no measurement of {metric} of {side}{others}")
     if len(meant) > 1:
         _refuse_several(f"{metric} of {side}", "measurements match", [one.first.title for one in meant], by.name)
-    return meant[0].values(_right), _seeds(meant[0].measurements)
+    return meant[0].values(share_right), _seeds(meant[0].measurements)
 
 
 def searched(metric: Metric, side: Side, rows: Evidence) -> tuple[Values, tuple[Any, ...]]:
@@ -135,21 +135,6 @@ def _is_searched(metric: Metric, one: Measurement) -> bool:
     if metric.kind == "reached-representation":
         return size is None
     return bool(size) and metric.norm in (None, one.fact("norm")) and _near(metric, float(size))
-
-
-def _right(one: Measurement) -> FloatArray:
-    """Whether each sample is right; of several draws of noise, in which part of them."""
-    draws = list(_draws(one))
-    return np.mean([answers == one["label"] for answers in draws], axis=0) if len(draws) > 1 else one["correct"]
-
-
-def _draws(one: Measurement) -> Iterator[NDArray[np.int64]]:
-    name, place = "prediction", 1
-    while name in one:
-        yield one[name]
-        place += 1
-        # other probes may call something else so
-        name = f"prediction_{place}" if one.probe == "noisy" else ""
 
 
 def _changed(after: Measurement, before: Measurement) -> NDArray[np.bool_]:
