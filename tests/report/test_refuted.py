@@ -115,3 +115,11 @@ def test_an_attack_on_certificates_stands_in_their_row() -> None:
     other = Measurement({**certified.facts, "alpha": 0.01}, certified.rows)
     assert [one.tried for one in rules_of(Evidence([other, attacked]))] == [10, None]
     assert rules_of(Evidence([certified])) == []
+
+
+def test_what_an_attack_refutes_of_an_unsound_rule_is_a_finding(run: Any) -> None:
+    (told,) = [one for one in run.findings if one.code == "unsound-rule"]
+    published = [one for one in run.evidence.where(probe="refute") if one.fact("unsound")]
+    broken, claims = (sum(int(one[name].sum()) for one in published) for name in ("refuted", "claimed"))
+    assert told.level == "fail"
+    assert f"of all its {claims} claims an attack refutes {broken}, and proves nothing" in told.message

@@ -58,14 +58,29 @@ def _is_constant(one: Measurement) -> bool:
 
 
 def unsound_findings(evidence: Evidence) -> Iterator[Finding]:
-    """One failure a model and rule that proves nothing: what it claims, and that it is not certified."""
-    for part in evidence.where(probe="certify").by("model", "setting"):
-        rule, scale = part[0].fact("unsound"), float(part[0].fact("scale"))
+    """One failure a model and rule that proves nothing: what it claims, what of it an attack has refuted, and that it
+    is not certified.
+    """
+    attacked = list(evidence.where(probe="refute").by("model", "setting"))
+    certified = list(evidence.where(probe="certify").by("model", "setting"))
+    told = [(part[0].model, part[0].fact("certifier")) for part in certified]
+    alone = [part for part in attacked if (part[0].model, part[0].fact("certifier")) not in told]
+    for part in (*certified, *alone):
+        first = part[0]
+        rule, scale = first.fact("unsound"), float(first.fact("scale"))
         if rule:
             held = np.concatenate([one["correct"] & (one["radius"] >= scale) for one in part])
+            tried = [
+                one
+                for other in attacked
+                for one in other
+                if (one.model, one.fact("certifier")) == (first.model, first.fact("certifier"))
+            ]
+            broken, claims = (sum(int(one[name].sum()) for one in tried) for name in ("refuted", "claimed"))
+            found = f", of all its {claims} claims an attack refutes {broken}" if tried else ""
             message = (
-                f"{part[0].model}, {part[0].title}: the published rule claims {held.mean():.0%} at radius "
-                f"{scale:g}, and proves nothing; no claim of that rule counts as certified"
+                f"{first.model}, {first.fact('rule') or first.title}: the published rule claims {held.mean():.0%} at "
+                f"radius {scale:g}{found}, and proves nothing; no claim of that rule counts as certified"
             )
             yield Finding("fail", "unsound-rule", message, {"rule": str(rule)})
 
