@@ -54,7 +54,7 @@ class Probe(Method, ABC):
 
     @property
     def cheap(self) -> bool:
-        """Whether it takes a few forward passes a sample and no more: a budget, or a prefix, leaves such probes all samples."""
+        """Whether it takes a few forward passes a sample and no more: a budget leaves such probes all samples."""
         return False
 
     @property
