@@ -251,6 +251,19 @@ def test_odd_targets_are_findings() -> None:
     assert data_findings(StudyData(cats)) == []
 
 
+def test_groups_that_splits_tear_apart_are_a_finding() -> None:
+    def source(splits: list[str]) -> Domains:
+        groups = ["slide-1", "slide-1", "slide-2", "slide-3"]
+        images = torch.rand(4, 1, 2, 2)
+        return Domains("x", [Domain.from_arrays("a", images, [0, 1, 0, 1], "xy", groups=groups, splits=splits)])
+
+    (found,) = data_findings(StudyData(source(["train", "validation", "train", "validation"])))
+    assert found.code == "torn-groups"
+    assert "1 groups of a are trained on and measured, such as slide-1" in found.message
+    assert data_findings(StudyData(source(["train", "train", "train", "validation"]))) == []
+    assert data_findings(StudyData(source(["test"] * 4))) == []
+
+
 def test_paths_in_a_study_start_at_the_study(images: Callable[..., Path], tmp_path: Path) -> None:
     images(count=3)
     (tmp_path / "elsewhere").mkdir()

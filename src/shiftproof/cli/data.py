@@ -22,11 +22,19 @@ def root(context: typer.Context) -> None:
 
 
 @app.command(name="ls")
-def ls(json: AsJson = False) -> None:
+def ls(
+    name: Annotated[
+        str | None, typer.Argument(help="Only this one: where to get it, what is expected, what was found.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
     """List the data sets: embedded ones, those found on disk, what is missing for the others, what can be fetched."""
     from shiftproof.domains.registry import data_folder
 
     rows = _rows()
+    if name is not None:
+        _ls_one(name, rows, json)
+        return
     if json:
         show_json({"folder": str(data_folder()), "data": rows})
         return
@@ -44,7 +52,8 @@ def ls(json: AsJson = False) -> None:
         ],
     )
     say(
-        f"looked in {data_folder()} (set SHIFTPROOF_DATA to change). "
+        "shiftproof data ls NAME says where to get one, what is expected and what was found. "
+        f"Looked in {data_folder()} (set SHIFTPROOF_DATA to change). "
         "Your own images: folder:PATH with PATH/domain/class/image.png; of the Hugging Face hub: hf:NAME. "
         "Your own texts: table:PATH of a CSV, JSONL or Parquet file with columns text, label and domain"
     )
@@ -75,6 +84,38 @@ def get(
     say(f"Load it with --data {name}")
 
 
+def _ls_one(name: str, rows: list[dict[str, Any]], json: bool) -> None:
+    """Everything about one data set: if it is here, its domains with their counts, too."""
+    from shiftproof.domains import DOMAINS, load_domains
+    from shiftproof.domains.registry import data_folder
+    from shiftproof.errors import DataError, UnknownName
+
+    row = next((row for row in rows if row["name"] == name), None)
+    if row is None:
+        raise UnknownName("data set", name, [row["name"] for row in rows])
+    holds, fault = dict[str, int](), ""
+    if not row["missing"]:
+        try:
+            holds = {domain.name: len(domain) for domain in load_domains(name)}
+        except DataError as error:
+            fault = str(error)
+    if json:
+        show_json({"folder": str(data_folder()), **row, "domains": holds, "fault": fault})
+        return
+    lines = [
+        ("what it is", row["content"]),
+        ("needs", "; ".join(DOMAINS[name].cls.files) or "nothing: it is embedded"),
+        ("expected", row["expected"] if row["state"] != "embedded" else ""),
+        ("where to get it", ", ".join(filter(None, [*row["get"], row["page"]]))),
+        ("looked in", str(data_folder()) if row["state"] != "embedded" else ""),
+        ("found", "; ".join(row["found"])),
+        ("missing", "; ".join(row["missing"])),
+        ("holds", ", ".join(f"{domain} {count:,}" for domain, count in holds.items())),
+        ("wrong", fault),
+    ]
+    show_table([name, ""], [[title, text] for title, text in lines if text])
+
+
 def _rows() -> list[dict[str, Any]]:
     """One row for every data set that is loaded by name."""
     from shiftproof.domains import DOMAINS
@@ -96,6 +137,8 @@ def _rows() -> list[dict[str, Any]]:
                 "content": entry.metadata.get("content", ""),
                 "get": [command for file in missing if (command := command_for(file)) is not None],
                 "page": entry.cls.page,
+                "expected": entry.cls.layout,
+                "found": [str(path) for file in files if (path := look_for(file)) is not None],
             }
         )
     return rows

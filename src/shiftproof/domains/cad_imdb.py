@@ -11,7 +11,7 @@ from shiftproof.domains.domain import Domains
 from shiftproof.domains.registry import DOMAINS, DataSet
 from shiftproof.domains.shingles import word_table
 from shiftproof.domains.text_rows import TextRows, text_domains
-from shiftproof.domains.text_sets import SENTIMENT, SPLITS, read_file, rows_of_file
+from shiftproof.domains.text_sets import SENTIMENT, SPLITS, TextSet, read_file, rows_of_file
 from shiftproof.types import IntArray
 
 __all__ = ["CounterfactualIMDb"]
@@ -30,6 +30,7 @@ class CounterfactualIMDb(DataSet):
     """
 
     files = ("cad_imdb.parquet",)
+    layout = TextSet.layout
 
     def load(self) -> Domains:
         """Read the file from the data folder and find the pairs."""

@@ -54,10 +54,11 @@ class CelebA(ShortcutSet):
         "celeba/img_align_celeba.zip or celeba/img_align_celeba",
     )
     page = PAGE
+    layout = LAYOUT
 
     def load(self) -> Domains:
         """Read the lists; images are decoded when they are asked for."""
-        attributes, partition, images = (find_file(self.name, file, LAYOUT) for file in self.files)
+        attributes, partition, images = (find_file(self.name, file, self.layout) for file in self.files)
         files = _images(images)
         inputs = partial(FileInputs, files, shape=(3, self.size, self.size), square=True)
         return sampled_domains(self, _candidates(attributes, partition), files, CLASSES, MOST, inputs)

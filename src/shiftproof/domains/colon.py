@@ -24,10 +24,11 @@ class Colon(DataSet):
     """
 
     files = ("colon.npz",)
+    layout = LAYOUT
 
     def load(self) -> Domains:
         """Read the patches and deal the patients to sites, largest patient first to the smallest site."""
-        arrays = read_npz(find_file("colon", self.files[0], LAYOUT), ("x", "is_cancerous", "patient"))
+        arrays = read_npz(find_file("colon", self.files[0], self.layout), ("x", "is_cancerous", "patient"))
         patients = arrays["patient"].astype(np.int64)
         site_of = _deal(patients)
         sites = np.array([site_of[patient] for patient in patients.tolist()])

@@ -107,10 +107,11 @@ class ColoredMNIST(DataSet):
     gray: bool = False
 
     files = ("mnist.npz",)
+    layout = LAYOUT
 
     def load(self) -> Domains:
         """Build the environments; always the same."""
-        images, digits, _ = read_images(find_file("colored-mnist", self.files[0], LAYOUT))
+        images, digits, _ = read_images(find_file("colored-mnist", self.files[0], self.layout))
         step = 28 // self.size
         images = images[:60_000, 0, ::step, ::step]
         order = numpy_generator(CONSTRUCTION_SEED, "colored-mnist", "order").permutation(50_000)

@@ -39,10 +39,11 @@ class ColoredFashionMNIST(ShortcutSet):
     size: Literal[14, 28] = 14
 
     files = ("fashion_mnist.npz",)
+    layout = LAYOUT
 
     def load(self) -> Domains:
         """Build the three domains; always the same."""
-        path = find_file(self.name, self.files[0], LAYOUT)
+        path = find_file(self.name, self.files[0], self.layout)
         images, clothes, splits = read_images(path)
         trained, tested = splits.count("train"), splits.count("test")
         if trained < sum(SIZES[:2]) or tested < SIZES[2]:

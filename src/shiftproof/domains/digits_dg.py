@@ -23,12 +23,13 @@ class DigitsDG(DataSet):
     """MNIST, USPS, SVHN and embedded digits as four domains, 28x28 gray."""
 
     files = ("mnist.npz", "usps.npz", "svhn_gray.npz")
+    layout = LAYOUT
 
     def load(self) -> Domains:
         """Read all four and bring them to one size."""
         domains = []
         for part in (MNIST(), USPS(), SVHN()):
-            images, digits, splits = read_images(find_file("digits-dg", part.files[0], LAYOUT))
+            images, digits, splits = read_images(find_file("digits-dg", part.files[0], self.layout))
             domains.append(
                 Domain.from_arrays(part.name, _resize(images / np.float32(255)), digits, DIGITS, splits=splits)
             )

@@ -62,6 +62,7 @@ class DomainNet(ShortcutSet):
         "domainnet/quickdraw.zip or domainnet/quickdraw",
     )
     page = PAGE
+    layout = LAYOUT
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,10 +83,10 @@ class DomainNet(ShortcutSet):
         trees: dict[str, Files] = {}
         for attribute, style in enumerate(self.styles):
             for part in ("train", "test"):
-                path = find_file(self.name, f"domainnet/{style}_{part}.txt", LAYOUT)
+                path = find_file(self.name, f"domainnet/{style}_{part}.txt", self.layout)
                 found = [(name, label[kind]) for name, kind in _images(path, style) if kind in label]
                 candidates += [Candidate(name, number, attribute, part == "test") for name, number in found]
-            trees[style] = open_files(find_file(self.name, f"domainnet/{style}.zip or domainnet/{style}", LAYOUT))
+            trees[style] = open_files(find_file(self.name, f"domainnet/{style}.zip or domainnet/{style}", self.layout))
         if missing := set(label) - {one.path.split("/")[1] for one in candidates}:
             raise DataError(f"the lists of {' and '.join(self.styles)} have no image of the class {min(missing)!r}")
         files = GatheredFiles(data_folder() / "domainnet", trees)

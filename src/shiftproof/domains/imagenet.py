@@ -54,10 +54,11 @@ class ImageNet(DataSet):
 
     files = ("imagenet/val", "imagenet/train")
     page = PAGE
+    layout = LAYOUT
 
     def load(self) -> Domains:
         """List the images; they are decoded when they are asked for."""
-        root = find_file(self.name, self.files[0], LAYOUT).parent
+        root = find_file(self.name, self.files[0], self.layout).parent
         if self.train and look_for(self.files[1]) is None:
             raise DataNotFound(
                 f"data set {self.name!r} needs imagenet/train beside {root / 'val'}. Expected: {LAYOUT}. To measure on "

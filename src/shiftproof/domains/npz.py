@@ -64,10 +64,11 @@ class Npz(DataSet):
     classes: ClassVar[tuple[str, ...]] = DIGITS
     published: ClassVar[tuple[int, tuple[int, int, int]] | None] = None
     """How many images the published file holds, and the shape of one."""
+    layout = LAYOUT
 
     def load(self) -> Domains:
         """Read the file from the data folder."""
-        images, labels, splits = read_images(find_file(self.name, self.files[0], LAYOUT))
+        images, labels, splits = read_images(find_file(self.name, self.files[0], self.layout))
         return Domains(self.name, [Domain.from_arrays(self.name, images, labels, self.classes, splits=splits)])
 
     def outline(self) -> Outline | None:
@@ -105,6 +106,7 @@ class KMNIST(Npz):
     """Ten cursive Japanese characters, 28x28 gray."""
 
     files = ("kmnist.npz",)
+    page = "http://codh.rois.ac.jp/kmnist"
     published = (70_000, (1, 28, 28))
     classes = KUZUSHIJI
 
@@ -124,6 +126,7 @@ class SVHN(Npz):
     """Digits of house numbers, 32x32 gray."""
 
     files = ("svhn_gray.npz",)
+    page = "http://ufldl.stanford.edu/housenumbers"
 
 
 @DOMAINS.register("cifar10", content="RGB 32x32 objects")
@@ -132,4 +135,5 @@ class CIFAR10(Npz):
     """Ten kinds of objects, 32x32 colour."""
 
     files = ("cifar10.npz",)
+    page = "https://www.cs.toronto.edu/~kriz/cifar.html"
     classes = OBJECTS

@@ -8,11 +8,11 @@ import numpy as np
 from annotated_types import Interval
 
 from shiftproof.domains.domain import Domain, Domains
+from shiftproof.domains.domain_folders import PACS
 from shiftproof.domains.files import open_files
 from shiftproof.domains.images import FileInputs
 from shiftproof.domains.index import Row, index_of_tree, refuse
 from shiftproof.domains.outline import Outline
-from shiftproof.domains.pacs import FILES, LAYOUT
 from shiftproof.domains.paint import Border, Paint, PaintedInputs, Tint
 from shiftproof.domains.registry import DOMAINS, find_file
 from shiftproof.domains.shortcuts import ShortcutSet, deal, draws
@@ -44,7 +44,7 @@ class PACSShortcut(ShortcutSet):
     size: Annotated[int, Interval(ge=8, le=8_192)] = 64
     shortcut: Literal["border", "tint"] = "border"
 
-    files = FILES
+    files, page, layout = PACS.files, PACS.page, PACS.layout
 
     @property
     def painter(self) -> Paint:
@@ -53,7 +53,7 @@ class PACSShortcut(ShortcutSet):
 
     def load(self) -> Domains:
         """Open the archive or folder; images are decoded and painted when they are asked for."""
-        index = index_of_tree(open_files(find_file(self.name, self.files[0], LAYOUT)))
+        index = index_of_tree(open_files(find_file(self.name, self.files[0], self.layout)))
         refuse(index.problems)
         rows = self._balanced(index.rows)
         ids = [row.path for row in rows]

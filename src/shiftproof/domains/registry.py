@@ -35,6 +35,8 @@ class DataSet(Method, ABC):
     """What it needs from the data folder, all of it ("a.zip or a": either will do)."""
     page: ClassVar[str] = ""
     """Where its files are published, if that is to be said."""
+    layout: ClassVar[str] = ""
+    """What its files should hold, in a phrase for somebody who has none."""
 
     @abstractmethod
     def load(self) -> Domains:

@@ -38,10 +38,11 @@ class RotatedMNIST(DataSet):
     """MNIST, turned by 0 to 75 degrees in six domains."""
 
     files = ("mnist.npz",)
+    layout = LAYOUT
 
     def load(self) -> Domains:
         """Build the six domains; always the same."""
-        images, digits, _ = read_images(find_file("rotated-mnist", self.files[0], LAYOUT))
+        images, digits, _ = read_images(find_file("rotated-mnist", self.files[0], self.layout))
         return _rotated("rotated-mnist", "mnist", images / np.float32(255), digits)
 
 

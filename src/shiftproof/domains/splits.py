@@ -178,6 +178,8 @@ def _hashed(units: NDArray[np.object_]) -> IntArray:
 
 def _part(domain: Domain, name: str) -> Domain:
     chosen = np.flatnonzero(parts(domain) == ("train", "validation", "test").index(name))
+    if not len(chosen) and domain.splits is not None and np.all(domain.splits == "test"):
+        raise DataError(f"all {len(domain)} samples of {domain.name!r} are test rows: measure on them, train elsewhere")
     if not len(chosen):
         groups = "" if domain.groups is None else f" in {len(set(domain.groups.tolist()))} groups"
         raise DataError(

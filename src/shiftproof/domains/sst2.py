@@ -10,7 +10,7 @@ from typing import Any, Literal
 from shiftproof.domains.domain import Domains
 from shiftproof.domains.registry import DOMAINS, DataSet
 from shiftproof.domains.text_rows import TextRows, text_domains
-from shiftproof.domains.text_sets import SENTIMENT, AmazonReviews, IMDb, read_file, rows_of_file
+from shiftproof.domains.text_sets import SENTIMENT, AmazonReviews, IMDb, TextSet, read_file, rows_of_file
 
 __all__ = ["SST2", "Sentiment"]
 
@@ -31,6 +31,7 @@ class SST2(DataSet):
 
     train: Train = "sentences"
     files = (FILE,)
+    layout = TextSet.layout
 
     def load(self) -> Domains:
         """Read the file from the data folder."""
@@ -46,6 +47,7 @@ class Sentiment(DataSet):
 
     train: Train = "sentences"
     files = (FILE, *IMDb.files, *AmazonReviews.files)
+    layout = TextSet.layout
 
     def load(self) -> Domains:
         """Read the three files from the data folder."""

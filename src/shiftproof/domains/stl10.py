@@ -50,10 +50,11 @@ class STL10(DataSet):
 
     files = ("stl10_binary or stl10 or stl10.npz",)
     page = PAGE
+    layout = LAYOUT
 
     def load(self) -> Domains:
         """Read the labelled images from the data folder."""
-        path = find_file(self.name, self.files[0], LAYOUT)
+        path = find_file(self.name, self.files[0], self.layout)
         if path.is_dir():
             parts = [_read_part(path, part) for part in PARTS]
             splits = [part for part, (_, labels) in zip(PARTS, parts, strict=True) for _ in labels]

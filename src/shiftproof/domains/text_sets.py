@@ -28,6 +28,8 @@ COLA = {"CoLA": "cola"}
 class TextSet(DataSet):
     """A data set of text in one Parquet file with the columns split, label and text; subclasses say what differs."""
 
+    layout = "a Parquet file with the columns text, label and split, or those that its description names"
+
     classes: ClassVar[tuple[str, ...]] = SENTIMENT
     """What the labels 0, 1, ... mean; none where labels are numbers to be predicted."""
     label: ClassVar[str] = "label"

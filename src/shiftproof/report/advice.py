@@ -99,6 +99,7 @@ _ADVICE = {
     "near-duplicates": _LEAKS,
     "trained-copies": _LEAKS,
     "shared-groups": _LEAKS,
+    "torn-groups": _LEAKS,
     "target-seen": Advice(
         "The target was among the domains that the model was trained on: it is not unseen.",
         "Train without it, or name another target.",

@@ -17,7 +17,10 @@ from shiftproof.types import Finding
 __all__ = ["LEFT_OUT", "SampleNames", "short_command", "short_source"]
 
 LEFT_OUT = "(left out)"
-NAMED = ("duplicates", "near-duplicates", "unreadable", "shared-groups", "empty-texts", "two-labels", "sandwich-broken")
+NAMED = (
+    *("duplicates", "near-duplicates", "unreadable", "shared-groups", "torn-groups", "empty-texts", "two-labels"),
+    "sandwich-broken",
+)
 """Findings whose message quotes samples or groups, which stand in their evidence as `names`."""
 _LOCAL = ("folder", "table", "file", "hf", "onnx")
 

@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 
 from shiftproof.domains import Domain, Domains
-from shiftproof.domains.splits import Balanced, first_samples, has_training_rows, most_samples, part_of, train_part
+from shiftproof.domains.splits import (
+    Balanced,
+    first_samples,
+    has_training_rows,
+    held_out,
+    most_samples,
+    part_of,
+    train_part,
+)
 from shiftproof.domains.validate import Contents
 from shiftproof.errors import DataError, UnknownName
 from shiftproof.probes import Probe
@@ -236,8 +244,23 @@ def select_domains(
 
 
 def data_findings(data: StudyData) -> list[Finding]:
-    """What is odd about targets before anything is measured: classes and groups."""
-    return [finding for target in data.targets for finding in _target_findings(target, data.sources)]
+    """What is odd about domains before anything is measured: classes and groups."""
+    torn = [finding for source in data.sources for finding in _torn_findings(source)]
+    return torn + [finding for target in data.targets for finding in _target_findings(target, data.sources)]
+
+
+def _torn_findings(source: Domain) -> Iterator[Finding]:
+    """Groups of a source that its own splits put on both sides of training, as some published splits do."""
+    if source.groups is None or source.splits is None or not has_training_rows(source):
+        return
+    trained = {str(group) for group in train_part(source).units}
+    shared = sorted(trained & {str(group) for group in held_out(source).units})
+    if shared:
+        message = (
+            f"{len(shared)} groups of {source.name} are trained on and measured, such as {shared[0]}: its splits tear "
+            f"them apart, and figures of {source.name} are too good"
+        )
+        yield Finding("warn", "torn-groups", message, {"names": [shared[0]]})
 
 
 def _target_findings(target: Domain, sources: Domains) -> Iterator[Finding]:
