@@ -119,7 +119,7 @@ def prepare_study(study: Study, progress: Mode = "off") -> Prepared:
     for spec in study.models.values():
         for trained in (spec, spec.pretrain) if spec.train else ():
             if trained is not None:
-                check_kind(trained.objective, data.sources)
+                check_kind(trained.objective, trained.recipe, data.sources)
     models = {name: source.load(data.sources).eval() for name, source in as_they_are.items()}
     _check_probes(study, data, models)
     found += data_findings(data)

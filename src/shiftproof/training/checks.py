@@ -37,8 +37,12 @@ def check_arguments(model: object, objective: object, seed: object, recipe: obje
         raise UnknownName("selection", str(selection), get_args(Selection))
 
 
-def check_kind(objective: Objective, domains: Domains) -> None:
+def check_kind(objective: Objective, recipe: Recipe, domains: Domains) -> None:
     """Refuse an objective that is not for the kind of data, or of labels, there is, or whose threat is not."""
+    if recipe.augment != "none" and domains.kind != "image":
+        raise UsageError(
+            f"augment {recipe.augment} changes images, and {domains.name!r} holds {domains.kind} data: leave it out"
+        )
     if domains.is_regression and not objective.regression:
         able = ", ".join(entry.name for entry in OBJECTIVES if entry.cls.regression)
         raise UsageError(

@@ -42,7 +42,7 @@ def descend(job: Job, team: Team, advance: Callable[[str], None]) -> Done:
     if state.step:
         model.load_state_dict(state.model)
         optimiser.load_state_dict(state.optimiser)
-    batches = Batches(job.sources, plan.batch, job.seed, job.device, job.layout, input_type(model), team)
+    batches = Batches(job.sources, plan.batch, job.seed, job.device, job.layout, input_type(model), team, plan.augment)
     clock = Clock(state.seconds, job.checkpoint_seconds)
 
     def weights() -> dict[str, str]:

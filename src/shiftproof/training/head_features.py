@@ -32,11 +32,12 @@ def uses_features(
 ) -> bool:
     """Whether training sees features in place of inputs; by what is asked for alone, so that a resumed run agrees.
 
-    The encoder has to stay as it is, and loss and selection have to look at inputs through the model and unchanged. It
-    pays if training asks for more samples than there are.
+    The encoder has to stay as it is, and loss and selection have to look at inputs through the model and unchanged, so
+    that nothing is augmented. It pays if training asks for more samples than there are.
     """
     return (
         plan.part == "head"
+        and plan.augment == "none"
         and isinstance(model, SplitModel)
         and objective.takes_features
         and rule in _AS_THEY_ARE

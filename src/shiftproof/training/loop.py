@@ -71,7 +71,7 @@ def train(
     check_part(model, recipe.part)
     checkpoint = None if checkpoint is None else as_path("checkpoint", checkpoint)
     domains = checked_sources(model, sources)
-    check_kind(objective, domains)
+    check_kind(objective, recipe, domains)
     devices = rank_devices(device, processes)
     check_processes(objective, recipe, processes)
     rule = selection or usual_rule(objective, recipe, domains)

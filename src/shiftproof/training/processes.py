@@ -107,7 +107,9 @@ def _placed(model: nn.Module, device: torch.device) -> nn.Module:
 
 def _facts(job: Job) -> Mapping[str, str]:
     """What must be the same in all processes for their work to be one training."""
-    batches = Batches(job.sources, job.plan.batch, job.seed, CPU, job.layout, input_type(job.model))
+    batches = Batches(
+        job.sources, job.plan.batch, job.seed, CPU, job.layout, input_type(job.model), augment=job.plan.augment
+    )
     batch = batches[job.state.step]
     read = hashlib.sha256(batch.inputs.contiguous().numpy().tobytes() + batch.labels.numpy().tobytes())
     return {
