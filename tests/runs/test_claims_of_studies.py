@@ -251,7 +251,9 @@ def test_terminal_json_and_requirement(folder: Path, tmp_path: Path, run: Call) 
     study.write_text(STUDY)
     code, out, _ = run("run", study, "--out", folder)
     assert code == 0
-    assert "contradicted" in out
+    assert "contradicted: C2" in out
+    # with the difference that decides it
+    assert "difference" in out.split("contradicted: C2")[1].splitlines()[0]
     code, out, _ = run("run", study, "--out", folder, "--require", "claims")
     assert code == 2
     assert "claims is not met: supported: C1; contradicted: C2; needs data: CelebA: C3" in out.replace("\n", " ")

@@ -107,6 +107,26 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_an_entry_of_a_list_is_changed_by_its_place() -> None:
+    text = "data: digits\nmodels: {a: {model: mlp}}\nprobes: [clean, {name: noisy, noise: 'gaussian:0.5'}]\n"
+    study = parse_study(text, "s", "s", ["probes.1.draws=3", "probes.0=clean"])
+    assert [probe.name for probe in study.probes] == ["clean", "noisy"]
+    assert study.probes[1].to_config()["draws"] == 3
+    for wrong in ("probes.2.draws=3", "probes.x=1", "probes.-1=clean"):
+        with pytest.raises(UsageError, match="probes is a list; its entries are probes.0 to probes.1"):
+            parse_study(text, "s", "s", [wrong])
+
+
+def test_a_study_that_comes_along_can_be_copied(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    code, out, _ = run("ls", "studies", "quickstart", "--yaml")
+    assert code == 0
+    copy = tmp_path / "quickstart.yaml"
+    copy.write_text(out)
+    assert find_study(str(copy)).to_config() == find_study("quickstart").to_config()
+    assert run("ls", "studies", "quickstrat", "--yaml")[0] == 1
+    assert run("ls", "models", "mlp", "--yaml")[0] == 1
+
+
 def test_a_run_on_disk_is_as_documented(finished: Path) -> None:
     files = {str(path.relative_to(finished)) for path in finished.rglob("*") if path.is_file()}
     models = {f"models/{name}.{suffix}" for name in ("colour", "gray") for suffix in ("safetensors", "json")}

@@ -46,10 +46,17 @@ def command(
         str | None,
         typer.Argument(help="Only this one, such as: ls objectives trades", autocompletion=_complete_name),
     ] = None,
+    yaml: Annotated[
+        bool, typer.Option("--yaml", help="Print the file of a study, to copy and change: ls studies quickstart --yaml")
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """List what there is, from data sets to studies; of one kind with options."""
     from shiftproof.errors import UnknownName
+
+    if yaml:
+        _print_study(kind, name)
+        return
 
     if kind is not None and kind not in KINDS:
         raise UnknownName("kind", kind, KINDS)
@@ -78,6 +85,19 @@ def command(
             for entry in entries
         ]
         show_table([title, "what it is", "options", "notes"], rows)
+
+
+def _print_study(kind: str | None, name: str | None) -> None:
+    """The text of a study's file."""
+    from shiftproof.errors import UnknownName, UsageError
+    from shiftproof.runs import list_studies
+
+    if kind != "studies" or name is None:
+        raise UsageError("--yaml prints the file of one study: shiftproof ls studies NAME --yaml")
+    known = list_studies()
+    if name not in known:
+        raise UnknownName("study", name, known)
+    typer.echo(known[name].read_text("utf-8"), nl=False)
 
 
 def _notes(entry: dict[str, Any]) -> list[str]:
@@ -175,6 +195,7 @@ def _settings() -> list[dict[str, Any]]:
         "part": "what is trained: all, or the head alone",
         "samples": "of every source domain that are trained on, at most; all unless told",
         "until": "steps; plateau or patience: until source validation no longer gains, or its loss no longer falls",
+        "augment": "none, or domainbed: training images are cut, mirrored and recoloured at random",
         "epochs": "passes through the data, at most, where training stops by itself",
     }
     defaults = dict.fromkeys(("optimiser", "lr", "batch", "steps", "schedule", "evaluate_every"), "the objective's")

@@ -291,7 +291,7 @@ SetOfStudy = Annotated[
         "--set",
         help="Change a key of the study, limit=100 or data.size=64; of all models that it trains, model.width=64, "
         "objective.sigma=0.5, training.steps=200, selection=last or pretrain.data=NAME; of one, "
-        "models.NAME.training.steps=200.",
+        "models.NAME.training.steps=200; of a list by place, probes.0.certifier.n=1000.",
     ),
 ]
 Precision = Annotated[

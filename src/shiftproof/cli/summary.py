@@ -31,6 +31,7 @@ _VERDICTS = {"supported": "green", "contradicted": "red"}
 
 def show_summary(run: Run, require: Sequence[str] | None, verbose: bool, more: Sequence[tuple[str, str]] = ()) -> None:
     """The whole story of a run; `more` are labels and sentences that a verb has besides."""
+    from shiftproof.report.sections.claims import difference_words
     from shiftproof.report.story import NOTHING
 
     content = run.content()
@@ -55,7 +56,9 @@ def show_summary(run: Run, require: Sequence[str] | None, verbose: bool, more: S
         tell("logged" if run.imported else "guaranteed", sentence, style)
     show_findings_short(content)
     for claim in content.claims:
-        tell("claim", f"{claim.verdict}: {claim.id}, {claim.says}", _VERDICTS.get(claim.verdict, "yellow"))
+        figures = difference_words(claim)
+        said = f"{claim.verdict}: {claim.id}, {claim.says}{f' ({figures})' if figures else ''}"
+        tell("claim", said, _VERDICTS.get(claim.verdict, "yellow"))
     for label, text in more:
         tell(label, text)
     show_end(run, require)

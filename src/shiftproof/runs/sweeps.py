@@ -58,14 +58,36 @@ def expand_sweeps(document: Any) -> Any:
 
 
 def put(document: dict[str, Any], keys: list[str], value: Any) -> None:
-    """Put a value into a nested mapping; a plain text on the way becomes its name."""
-    here = document
-    for key in keys[:-1]:
-        inner = here.get(key)
+    """Put a value into a nested mapping; a plain text on the way becomes its name.
+
+    Of what is a list already, a key is the place: probes.0.n is of the first probe.
+    """
+    here: Any = document
+    for number, key in enumerate(keys):
+        place = _place(here, key, keys[:number])
+        if number == len(keys) - 1:
+            here[place] = value
+            return
+        inner = here[place] if isinstance(here, list) else here.get(place)
         # a copy: what YAML aliases share is changed in one place only
-        here[key] = {"name": inner} if isinstance(inner, str) else dict(inner) if isinstance(inner, Mapping) else {}
-        here = here[key]
-    here[keys[-1]] = value
+        if isinstance(inner, list):
+            here[place] = list(inner)
+        else:
+            here[place] = (
+                {"name": inner} if isinstance(inner, str) else dict(inner) if isinstance(inner, Mapping) else {}
+            )
+        here = here[place]
+
+
+def _place(here: Any, key: str, before: list[str]) -> Any:
+    """The key of a mapping, or the place in a list."""
+    if not isinstance(here, list):
+        return key
+    if not key.isdecimal() or int(key) >= len(here):
+        path = ".".join(before)
+        places = f"{path}.0 to {path}.{len(here) - 1}" if here else "nothing"
+        raise UsageError(f"{path} is a list; its entries are {places}, so that there is no {path}.{key}")
+    return int(key)
 
 
 def _checked(options: Any, path: tuple[str, ...]) -> dict[str, list[Any]]:

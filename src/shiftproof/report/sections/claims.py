@@ -12,7 +12,7 @@ from shiftproof.report.section import SECTIONS, Badge, Badges, Card, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table, points
 from shiftproof.types import Estimate
 
-__all__ = ["Claims", "short_table"]
+__all__ = ["Claims", "difference_words", "short_table"]
 
 _LEVELS = {"supported": "pass", "contradicted": "fail"}
 
@@ -67,6 +67,15 @@ def short_table(claims: Sequence[ClaimOutcome]) -> Table:
     """Verdict and difference of every claim; of several parts, of the one that is farthest from being supported."""
     head = [Heading(text) for text in ("claim", "verdict", "difference", "published")]
     return Table("claims", head, [Row([_name(one), Cell(one.verdict), *_weakest(one)]) for one in claims])
+
+
+def difference_words(claim: ClaimOutcome) -> str:
+    """The difference that decides a claim, in a phrase; nothing where nothing was compared."""
+    difference, published = (str(cell) for cell in _weakest(claim))
+    if difference == "-":
+        return ""
+    what = "difference" if len(claim.parts) == 1 else f"weakest of {len(claim.parts)} differences"
+    return f"{what} {difference}{'' if published == '-' else f'; published {published}'}"
 
 
 def _table(claims: Sequence[ClaimOutcome]) -> Table:
