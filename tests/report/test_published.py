@@ -85,7 +85,14 @@ class TestDocument001:
 
     def test_a_document_that_is_not_there(self) -> None:
         with pytest.raises(UnknownName, match="unknown document"):
-            read_document("000")
+            read_document("009")
+
+    def test_document_000_has_its_table_of_attacks(self, reference: Callable[[str], Rows]) -> None:
+        told = [row for row in reference("000") if row["table"] == "Table 2"]
+        found = [one for one in read_document("000") if one.table == "Table 2"]
+        assert [one.value for one in found] == pytest.approx([float(row["value"]) / 100 for row in told])
+        assert {(one.kind, one.level) for one in found} == {("accuracy", None), ("attacked", 8 / 255)}
+        assert {one.dataset for one in found} == {"PACS", "OfficeHome", "VLCS", "TerraIncognita"}
 
     @pytest.mark.parametrize("dataset", DATA)
     @pytest.mark.parametrize("method", METHODS)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shiftproof.cli.completion import complete_study
+from shiftproof.cli.leave_one_out import estimate_each
 from shiftproof.cli.measure import compute_of
 from shiftproof.cli.options import AsJson, Cluster, Device, Scale, SetOfStudy, Workers
 from shiftproof.cli.show import duration, say, show_costs, show_json, show_table
@@ -42,7 +43,11 @@ def command(
     if (Path(study) / "run.json").is_file():
         _missing_methods(Path(study), compute, json, bool(set_ or scale))
         return
-    show_costs(estimate_or_try_blank(find_study(study, set_ or [], scale), compute, "lines"), json)
+    loaded = find_study(study, set_ or [], scale)
+    if loaded.leave_out is not None:
+        estimate_each(loaded, compute, json)
+        return
+    show_costs(estimate_or_try_blank(loaded, compute, "lines"), json)
 
 
 def _missing_methods(folder: Path, compute: Compute, json: bool, changed: bool) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shiftproof.cli.options import AsJson, NoImages
 from shiftproof.cli.show import show_json
+
+if TYPE_CHECKING:
+    from shiftproof.runs.leave_one_out import LeaveOneOut
 
 __all__ = ["command"]
 
@@ -29,12 +32,19 @@ def command(
     no_images: NoImages = False,
     json: AsJson = False,
 ) -> None:
-    """Write a run's report, tables and figures again from its evidence; no model is loaded."""
+    """Write a run's report, tables and figures again from its evidence; no model is loaded.
+
+    Of the folder of a leave-one-out, the page about all of its runs.
+    """
     from shiftproof.errors import UsageError
     from shiftproof.execution import check_writable
     from shiftproof.report.page import FORMATS
     from shiftproof.runs import open_run
+    from shiftproof.runs.leave_one_out import is_leave_one_out, open_leave_one_out
 
+    if is_leave_one_out(run):
+        _report_all(open_leave_one_out(run), formats, out, not no_images, json)
+        return
     opened = open_run(run)
     if out is not None:
         check_writable(out)
@@ -46,6 +56,21 @@ def command(
     if opened.absent:
         typer.echo(f"note: {opened.absent}", err=True)
     written = opened.export(chosen, out, images=not no_images, model=model)
+    if json:
+        show_json({"written": [str(path) for path in written]})
+    else:
+        typer.echo(_told(written))
+
+
+def _report_all(found: LeaveOneOut, formats: str | None, out: Path | None, images: bool, json: bool) -> None:
+    """The page about all runs of a leave-one-out; each run has one of its own."""
+    from shiftproof.execution import check_writable
+    from shiftproof.report.page import FORMATS
+
+    if out is not None:
+        check_writable(out)
+    chosen = FORMATS if formats is None else [part.strip() for part in formats.split(",") if part.strip()]
+    written = found.export(chosen, out, images=images)
     if json:
         show_json({"written": [str(path) for path in written]})
     else:

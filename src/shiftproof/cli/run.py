@@ -8,6 +8,7 @@ import typer
 
 from shiftproof.cli import options as o
 from shiftproof.cli.completion import complete_study
+from shiftproof.cli.leave_one_out import estimate_each, run_each
 from shiftproof.cli.measure import compute_of, finish, measure
 from shiftproof.cli.show import outcomes_now, say, show_json
 from shiftproof.cli.summary import show_summary
@@ -40,7 +41,11 @@ def command(
     no_images: o.NoImages = False,
     json: o.AsJson = False,
 ) -> None:
-    """Train, measure and report as a study says; the same command continues a run that was stopped."""
+    """Train, measure and report as a study says; the same command continues a run that was stopped.
+
+    A study with leave_out is run once for each domain that it names, below one folder with a page about all runs.
+    """
+    from shiftproof.errors import UsageError
     from shiftproof.runs import find_study
 
     compute = compute_of(workers, device, cluster)
@@ -50,6 +55,14 @@ def command(
     if not json and not estimate and loaded.title:
         say(f"\n{loaded.title}", "bold")
         say(loaded.about)
+    if loaded.leave_out is not None:
+        if estimate:
+            estimate_each(loaded, compute, json)
+            return
+        if junit is not None:
+            raise UsageError("--junit is of one run, and the study leaves out one domain after another: see 'report'")
+        run_each(loaded, out, require=require, compute=compute, json=json, images=not no_images)
+        return
     asked_of_run: dict[str, Any] = {
         "require": require,
         "estimate": estimate,

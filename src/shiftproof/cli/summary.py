@@ -24,9 +24,17 @@ if TYPE_CHECKING:
     from shiftproof.report import Report
     from shiftproof.runs import Run
 
-__all__ = ["show_details", "show_doubts", "show_end", "show_findings_short", "show_samples", "show_summary"]
+__all__ = [
+    "VERDICT_STYLES",
+    "show_details",
+    "show_doubts",
+    "show_end",
+    "show_findings_short",
+    "show_samples",
+    "show_summary",
+]
 
-_VERDICTS = {"supported": "green", "contradicted": "red"}
+VERDICT_STYLES = {"supported": "green", "contradicted": "red"}
 
 
 def show_summary(run: Run, require: Sequence[str] | None, verbose: bool, more: Sequence[tuple[str, str]] = ()) -> None:
@@ -58,7 +66,7 @@ def show_summary(run: Run, require: Sequence[str] | None, verbose: bool, more: S
     for claim in content.claims:
         figures = difference_words(claim)
         said = f"{claim.verdict}: {claim.id}, {claim.says}{f' ({figures})' if figures else ''}"
-        tell("claim", said, _VERDICTS.get(claim.verdict, "yellow"))
+        tell("claim", said, VERDICT_STYLES.get(claim.verdict, "yellow"))
     for label, text in more:
         tell(label, text)
     show_end(run, require)

@@ -44,15 +44,20 @@ def command(
     import secrets
     from dataclasses import asdict
 
+    from shiftproof.runs.leave_one_out import is_leave_one_out, open_leave_one_out
     from shiftproof.runs.trust import Trust
     from shiftproof.runs.verify import verify_folder
 
     chosen = secrets.randbits(32) if seed is None else seed
-    findings = []
-    for finding in verify_folder(run, seed=chosen, part=part, trust=Trust(tuple(model or ()), trust), device=device):
-        findings.append(finding)
-        if not json:
-            show_findings([finding])
+    trusted, findings = Trust(tuple(model or ()), trust), []
+    folders = [one.folder for one in open_leave_one_out(run).runs] if is_leave_one_out(run) else [run]
+    for folder in folders:
+        if len(folders) > 1 and not json:
+            say(str(folder))
+        for finding in verify_folder(folder, seed=chosen, part=part, trust=trusted, device=device):
+            findings.append(finding)
+            if not json:
+                show_findings([finding])
     failed = [finding for finding in findings if finding.level == "fail"]
     if json:
         show_json({"broken": len(failed), "seed": chosen, "findings": [asdict(finding) for finding in findings]})

@@ -6,6 +6,7 @@ from shiftproof.runs.comparison import Comparison
 from shiftproof.runs.engine import run_study
 from shiftproof.runs.how_far import Distances, measure_distances
 from shiftproof.runs.imports import import_results
+from shiftproof.runs.leave_one_out import LeaveOneOut, open_leave_one_out, run_leave_one_out
 from shiftproof.runs.model_spec import ModelSpec
 from shiftproof.runs.run import Run, open_run
 from shiftproof.runs.shift import Shift, shift
@@ -15,6 +16,7 @@ from shiftproof.runs.study_files import find_study, list_studies, parse_study
 __all__ = [
     "Comparison",
     "Distances",
+    "LeaveOneOut",
     "ModelSpec",
     "Run",
     "Shift",
@@ -25,8 +27,10 @@ __all__ = [
     "import_results",
     "list_studies",
     "measure_distances",
+    "open_leave_one_out",
     "open_run",
     "parse_study",
+    "run_leave_one_out",
     "run_study",
     "shift",
 ]

@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from shiftproof.domains import Domains, train_part
-from shiftproof.errors import ShiftproofError, StudyError
+from shiftproof.errors import ShiftproofError, StudyError, UsageError
 from shiftproof.evidence import slug
 from shiftproof.execution import Mode, showing_progress
 from shiftproof.models.files import fingerprint
@@ -101,6 +101,11 @@ class Prepared:
 
 def prepare_study(study: Study, progress: Mode = "off") -> Prepared:
     """Load data and the models that are not trained, and refuse what can't be measured; nothing is written."""
+    if study.leave_out is not None:
+        raise UsageError(
+            f"the study {study.name!r} leaves out one domain after another (leave_out), each in a run of its own: "
+            "'shiftproof run' and shiftproof.runs.run_leave_one_out do that; elsewhere name one domain as target"
+        )
     as_they_are = {name: spec.model for name, spec in study.models.items() if not spec.train}
     cards = {name: source.card for name, source in as_they_are.items()}
     study = _with_calibration(study, list(cards.values()))

@@ -22,6 +22,7 @@ from shiftproof.execution.progress import parse_duration
 from shiftproof.probes import Probe
 from shiftproof.probes.clean import Clean
 from shiftproof.report.claims import Claim, Published, check_claims
+from shiftproof.report.claims.form import DIRECTIONS
 from shiftproof.runs.absent import Recorded
 from shiftproof.runs.limits import LimitOption, PrefixOption
 from shiftproof.runs.model_spec import DataOption, Member, ModelSpec, ProbeOption, Seed, refuse
@@ -37,6 +38,7 @@ class Study(BaseModel):
 
     Args:
         target: The domain that training leaves out, or several: a name, names with commas, or a list.
+        leave_out: Domains that are the target one after the other, each of a run of its own: names, or `each` for all.
         seed: Trains, and keys the draws of probes; the noise of certificates of a model that is not trained here has a
             seed of its own unless this one is given.
         seeds: Several seeds in place of one: every model is trained and measured with each.
@@ -63,6 +65,7 @@ class Study(BaseModel):
     data: DataOption
     source: Names | None = None
     target: TargetNames = None
+    leave_out: TargetNames = None
     seed: Seed = 0
     seeds: tuple[Seed, ...] | None = None
     sample_seed: Seed = 0
@@ -105,6 +108,19 @@ class Study(BaseModel):
             if both := set(spec.source or ()) & set(self.targets):
                 message = f"{min(both)!r} is both source and target; a target is what training leaves out"
                 raise refuse(UsageError(message), "models", name, "source")
+        return self
+
+    @model_validator(mode="after")
+    def _check_leave_out(self) -> Self:
+        other = next((key for key in ("target", "source") if key in self.model_fields_set and getattr(self, key)), None)
+        if self.leave_out is not None and other is not None:
+            why = "leave_out makes every domain that it names the target of a run, whose sources are all others"
+            raise refuse(UsageError(f"{why}; leave {other} out"), "leave_out")
+        if twice := [name for name in self.leave_out or () if self.leave_out and self.leave_out.count(name) > 1]:
+            raise refuse(UsageError(f"{twice[0]!r} is named twice; name each domain once"), "leave_out")
+        if self.leave_out is not None and (key := self._key_with_a_domain):
+            why = "with leave_out, claims and published tables are about the domain that is left out"
+            raise refuse(UsageError(f"{why}; leave domain out"), *key)
         return self
 
     @field_validator("budget", "cap")
@@ -159,7 +175,9 @@ class Study(BaseModel):
         # those of a record were checked when the run began
         if not isinstance(info.context, Recorded):
             probes = {name: self.probes_of(name) for name in self.models}
-            check_claims(self.claims, self.published, probes, self.only_target)
+            # which domain a run leaves out is known when its data is
+            target = self.leave_out[0] if self.leave_out is not None else self.only_target
+            check_claims(self.claims, self.published, probes, target)
         return self
 
     @property
@@ -176,6 +194,16 @@ class Study(BaseModel):
         """Every probe of the study or of a model, each once."""
         every = [*self.probes, *(probe for spec in self.models.values() for probe in spec.probes)]
         return tuple({repr(probe): probe for probe in every}.values())
+
+    @property
+    def _key_with_a_domain(self) -> tuple[str | int, ...]:
+        """Where a claim or a published table names a domain; nothing if none does."""
+        for place, claim in enumerate(self.claims):
+            for part in claim.completed_parts if claim.needs is None else ():
+                others = [getattr(part, way) for way in DIRECTIONS]
+                if any(side is not None and side.domain is not None for side in (part, *others)):
+                    return ("claims", place)
+        return next((("published", place) for place, one in enumerate(self.published) if one.domain is not None), ())
 
     @property
     def only_target(self) -> str | None:
@@ -206,6 +234,12 @@ class Study(BaseModel):
         """Whether data or a model was handed over in Python, so that no name finds it again."""
         return isinstance(self.data, HandedOver) or any(one.model.module is not None for one in self.models.values())
 
+    def leaving_out(self, target: str) -> Study:
+        """The study of one run of a leave-one-out: this domain is the target, and all others are the sources."""
+        # published figures are means over all targets
+        given = {name: getattr(self, name) for name in self.model_fields_set - {"leave_out", "published"}}
+        return Study.model_validate({**given, "name": f"{self.name}-without-{target}", "target": [target]})
+
     def with_probes(self, make: Callable[[Probe], Probe]) -> Study:
         """The same study with every probe replaced by what `make` makes of it."""
         changed = {name: tuple(map(make, spec.probes)) for name, spec in self.models.items()}
@@ -227,5 +261,5 @@ class Study(BaseModel):
         """
         config: Mapping[str, Any] = self.model_dump(mode="json")
         optional = {"seed", "seeds", "split", "limit", "budget", "cap", "scale", "prefix", "calibration"}
-        optional |= {"source", "target", "claims", "published"}
+        optional |= {"source", "target", "leave_out", "claims", "published"}
         return {key: value for key, value in config.items() if key not in optional or key in self.model_fields_set}

@@ -9,6 +9,7 @@ Which bound holds when::
     quantiles of any distribution      quantile_lower_index, quantile_upper_index
     means of samples or groups         bootstrap_mean, bootstrap_difference
     the same of several trainings      over_seeds
+    the mean over several targets      mean_of_independent
     what an interval decides           p_value, and holm where there are several
     predicted and true numbers         correlation, correlation_gap
     a few pairs of numbers             rank_correlation
@@ -39,6 +40,7 @@ from shiftproof.statistics.bounded import (
     hoeffding_upper,
 )
 from shiftproof.statistics.correlation import Pairs, correlation, correlation_gap, pearson, spearman
+from shiftproof.statistics.independent import mean_of_independent
 from shiftproof.statistics.order import quantile_lower_index, quantile_upper_index
 from shiftproof.statistics.p_values import holm, p_value
 from shiftproof.statistics.rank_correlation import RankCorrelation, rank_correlation
@@ -65,6 +67,7 @@ __all__ = [
     "holm",
     "interval",
     "lower_bound",
+    "mean_of_independent",
     "over_seeds",
     "p_value",
     "pearson",

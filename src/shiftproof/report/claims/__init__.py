@@ -3,8 +3,15 @@
 from shiftproof.report.claims.check import check_claims
 from shiftproof.report.claims.compare import PartOutcome
 from shiftproof.report.claims.form import Claim
-from shiftproof.report.claims.judge import ClaimOutcome, RequiredClaims, judge_claims, require_claims
-from shiftproof.report.claims.published import Published, PublishedRow, beside_published
+from shiftproof.report.claims.judge import (
+    ClaimOutcome,
+    RequiredClaims,
+    RunEvidence,
+    judge_claims,
+    judge_over_targets,
+    require_claims,
+)
+from shiftproof.report.claims.published import Published, PublishedRow, beside_published, published_over_targets
 
 __all__ = [
     "Claim",
@@ -13,8 +20,11 @@ __all__ = [
     "Published",
     "PublishedRow",
     "RequiredClaims",
+    "RunEvidence",
     "beside_published",
     "check_claims",
     "judge_claims",
+    "judge_over_targets",
+    "published_over_targets",
     "require_claims",
 ]

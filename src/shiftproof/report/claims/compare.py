@@ -12,13 +12,14 @@ from shiftproof.report.claims.sides import Comparison, Side
 from shiftproof.report.differences import Interval, difference
 from shiftproof.report.estimates import Values
 from shiftproof.report.tables import points
-from shiftproof.statistics import over_seeds, p_value, resample_mean
+from shiftproof.statistics import mean_of_independent, over_seeds, p_value, resample_mean
 from shiftproof.types import Estimate
 
-__all__ = ["FEWEST_SEEDS", "PartOutcome", "compare"]
+__all__ = ["FEWEST_SEEDS", "Measured", "PartOutcome", "compare"]
 
 FEWEST_SEEDS = 3
 """With fewer trainings of a model, nothing is decided about it."""
+LEFT_OUT = "the domains that were left out"
 
 
 @dataclass(frozen=True)
@@ -58,17 +59,29 @@ class PartOutcome:
         return self.published_this - self.published_that
 
 
+@dataclass(frozen=True)
+class Measured:
+    """The figures of one run, and a comparison about its target; `seed` is of its bootstrap."""
+
+    figures: Figures
+    comparison: Comparison
+    seed: int = 0
+
+
 def compare(
-    one: Comparison,
-    figures: Figures,
+    measured: Sequence[Measured],
     confidence: float,
     published: Sequence[Published] = (),
     domain: str | None = None,
-    seed: int = 0,
 ) -> PartOutcome:
-    """Judge a comparison by evidence; what was not measured is an outcome, not an error."""
+    """Judge a comparison by evidence; what was not measured is an outcome, not an error.
+
+    Of several runs that leave out another domain each, what is judged is the mean over these domains.
+    """
+    one = measured[0].comparison
+    several = len(measured) > 1
     outcome = PartOutcome(
-        str(one),
+        str(_anywhere(one) if several else one),
         "not measured",
         published_this=published_figure(published, one.metric, one.this, domain),
         published_that=published_figure(published, one.metric, one.that, domain)
@@ -77,23 +90,27 @@ def compare(
         is_share=one.metric.is_share,
     )
     try:
-        this = figures.find(one.metric, one.this)
-        that = figures.find(one.metric, one.that) if isinstance(one.that, Side) else _number(one.that)
-        interval = _difference(one, this, that, seed)
+        sides = [_sides(run) for run in measured]
+        intervals = [_difference(run.comparison, *pair, run.seed) for run, pair in zip(measured, sides, strict=True)]
     except UsageError as error:
         return replace(outcome, why=str(error))
+
+    def interval(level: float) -> Estimate:
+        return mean_of_independent([own(level) for own in intervals])
+
     found = interval(confidence)
     outcome = replace(
         outcome,
         verdict="undecided",
-        this=this.estimate,
-        that=that if isinstance(that, Estimate) else that.estimate,
+        this=mean_of_independent([this.estimate for this, _ in sides]),
+        that=mean_of_independent([that if isinstance(that, Estimate) else that.estimate for _, that in sides]),
         difference=found,
     )
-    if few := _too_few(one, this, that):
-        return replace(outcome, why=few)
+    for run, pair in zip(measured, sides, strict=True):
+        if few := _too_few(run.comparison, *pair):
+            return replace(outcome, why=few)
     verdict = "supported" if supports(one, found) else "contradicted" if opposes(one, found) else "undecided"
-    notes = [side.note for side in (this, that) if isinstance(side, Figure) and side.note]
+    notes = [side.note for pair in sides for side in pair if isinstance(side, Figure) and side.note]
     return replace(
         outcome,
         verdict=verdict,
@@ -101,6 +118,19 @@ def compare(
         p_against=p_value(interval, lambda wide: opposes(one, wide)),
         why="; ".join([_why(one, verdict, found), *notes]),
     )
+
+
+def _sides(run: Measured) -> tuple[Figure, Figure | Estimate]:
+    """The figures that a run has of both sides; of a number that is known, that."""
+    one, figures = run.comparison, run.figures
+    this = figures.find(one.metric, one.this)
+    return this, figures.find(one.metric, one.that) if isinstance(one.that, Side) else _number(one.that)
+
+
+def _anywhere(one: Comparison) -> Comparison:
+    """The comparison about no domain in particular."""
+    that = replace(one.that, domain=LEFT_OUT) if isinstance(one.that, Side) else one.that
+    return replace(one, this=replace(one.this, domain=LEFT_OUT), that=that)
 
 
 def supports(one: Comparison, found: Estimate) -> bool:

@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from shiftproof.errors import UnknownName
+from shiftproof.perturbations.threat import parse_eps
 
 __all__ = ["PublishedNumber", "read_document"]
 
@@ -26,6 +27,9 @@ _UNITS = {
     "AV verifiable accuracy %": ("certified", 0.01),
     "p_x % (input search)": ("reached", 0.01),
     "p_z % (representation search)": ("reached-representation", 0.01),
+    "clean accuracy %": ("accuracy", 0.01),
+    "robust accuracy % (PGD-20)": ("attacked", 0.01),
+    "robust accuracy %": ("attacked", 0.01),
     "ACR": ("acr", 1.0),
 }
 """What tables call a figure: our word for it, and what its unit is of ours. Others are not compared."""
@@ -40,7 +44,9 @@ _TELLING: tuple[list[str], ...] = ([], ["sigma"], ["level"], ["sigma", "level"])
 
 @dataclass(frozen=True)
 class PublishedNumber:
-    """A figure of a document: shares are parts of 1, `level` is the radius of a certified accuracy."""
+    """A figure of a document: shares are parts of 1, `level` is the radius of a certified accuracy, or the size of an
+    attack.
+    """
 
     table: str
     dataset: str
@@ -118,4 +124,6 @@ def _dataset(row: Printed) -> str:
 def _radius(row: Printed) -> float | None:
     if row["metric"].startswith("AV "):
         return 0.0 if row["method"].startswith("label smoothing") else _VERIFIED_AT
+    if row["level_kind"] == "epsilon" and row["metric"].startswith("robust"):
+        return parse_eps(row["level"])
     return float(row["level"]) if row["level_kind"] == "radius" else None

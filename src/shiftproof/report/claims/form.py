@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError
 from shiftproof.errors import ShiftproofError
 from shiftproof.report.claims.sides import By, Comparison, Metric, Side, parse_metric, parse_metrics
 
-__all__ = ["ByOption", "Claim", "Comparing", "MetricOption", "Other", "refuse"]
+__all__ = ["DIRECTIONS", "ByOption", "Claim", "Comparing", "MetricOption", "Other", "refuse"]
 
 DIRECTIONS = ("above", "below", "near")
 _NEEDS = re.compile(r"paper scale|data: \S.*")

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shiftproof.evidence import Evidence
-from shiftproof.report.claims.compare import PartOutcome, compare
+from shiftproof.report.claims.compare import Measured, PartOutcome, compare
 from shiftproof.report.claims.figures import Figures
 from shiftproof.report.claims.form import Claim
 from shiftproof.report.claims.published import Published
 from shiftproof.statistics import holm
 
-__all__ = ["ClaimOutcome", "RequiredClaims", "judge_claims", "require_claims"]
+__all__ = ["ClaimOutcome", "RequiredClaims", "RunEvidence", "judge_claims", "judge_over_targets", "require_claims"]
 
 
 @dataclass(frozen=True)
@@ -92,14 +92,38 @@ def judge_claims(
         domain: Where claims are about that name no domain: the study's target.
         seed: Of the bootstrap.
     """
-    figures = Figures(evidence)
+    return judge_over_targets(claims, [RunEvidence(evidence, domain, seed)], published)
+
+
+@dataclass(frozen=True)
+class RunEvidence:
+    """What one run measured: claims that name no domain are about its target, `domain`; `seed` is of the bootstrap."""
+
+    evidence: Evidence
+    domain: str | None = None
+    seed: int = 0
+
+
+def judge_over_targets(
+    claims: Sequence[Claim], runs: Sequence[RunEvidence], published: Sequence[Published] = ()
+) -> list[ClaimOutcome]:
+    """The verdict on every claim about the mean over the targets of several runs, each of which left out its own.
+
+    Of one run, these are its own verdicts (`judge_claims`, which says what is corrected for).
+    """
     judged = [one for one in claims if one.needs is None]
-    parts = {
-        one.id: tuple(
-            compare(part, figures, one.confidence, published, domain, seed) for part in one.all_comparisons(domain)
-        )
-        for one in judged
-    }
+    figures = [Figures(run.evidence) for run in runs]
+    first = runs[0].domain
+
+    def parts_of(one: Claim) -> tuple[PartOutcome, ...]:
+        by_run = [one.all_comparisons(run.domain) for run in runs]
+        same = zip(*by_run, strict=True)
+        measured = [
+            [Measured(own, part, run.seed) for own, part, run in zip(figures, part, runs, strict=True)] for part in same
+        ]
+        return tuple(compare(some, one.confidence, published, first) for some in measured)
+
+    parts = {one.id: parts_of(one) for one in judged}
     corrected = {
         one.id: (float(p), float(against), len(judged))
         for one, p, against in zip(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -24,6 +24,7 @@ from shiftproof.report.claims.documents import PublishedNumber, read_document
 from shiftproof.report.claims.figures import Figures
 from shiftproof.report.claims.form import ByOption, MetricOption, refuse
 from shiftproof.report.claims.sides import Metric, Side
+from shiftproof.statistics import mean_of_independent
 from shiftproof.types import Estimate
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "TableKey",
     "beside_published",
     "published_figure",
+    "published_over_targets",
     "read_document",
 ]
 
@@ -205,6 +207,22 @@ def beside_published(
             for number in read_document(one.document)
             if (number.table, number.dataset) == (one.table, one.dataset) and number.method not in one.methods
         ]
+    return rows
+
+
+def published_over_targets(runs: Sequence[tuple[Evidence, str]], published: Sequence[Published]) -> list[PublishedRow]:
+    """The same for several runs, each of which left out its own domain: ours is the mean over these domains.
+
+    What one of them did not measure has no figure of ours.
+    """
+    by_run = [beside_published(evidence, published, target) for evidence, target in runs]
+    rows = []
+    for same in zip(*by_run, strict=True):
+        ours = [row.ours for row in same if row.ours is not None]
+        whole = len(ours) == len(same)
+        mean = mean_of_independent(ours) if whole else None
+        place = f"mean over {', '.join(target for _, target in runs)}" if whole else ""
+        rows.append(replace(same[0], ours=mean, domain=place, biased=any(row.biased for row in same)))
     return rows
 
 

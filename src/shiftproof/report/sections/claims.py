@@ -12,9 +12,9 @@ from shiftproof.report.section import SECTIONS, Badge, Badges, Card, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table, points
 from shiftproof.types import Estimate
 
-__all__ = ["Claims", "difference_words", "short_table"]
+__all__ = ["VERDICT_LEVELS", "Claims", "difference_words", "short_table"]
 
-_LEVELS = {"supported": "pass", "contradicted": "fail"}
+VERDICT_LEVELS = {"supported": "pass", "contradicted": "fail"}
 
 
 @SECTIONS.register("claims")
@@ -49,7 +49,7 @@ class Claims(Section):
         claims = self.report.claims
         verdicts = [one.verdict for one in claims]
         counts = ", ".join(f"{verdicts.count(name)} {name}" for name in dict.fromkeys(verdicts))
-        badges = [Badge(_LEVELS.get(one.verdict, "warn"), one.verdict, _line(one)) for one in claims]
+        badges = [Badge(VERDICT_LEVELS.get(one.verdict, "warn"), one.verdict, _line(one)) for one in claims]
         lines = Card([Badges(badges)], self.words(), lead=[f"Of {len(verdicts)} claims: {counts}."])
         figures = self.tables()[1:]
         return [lines, *([Card(figures, heading="What was compared")] if figures else [])]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,7 @@ class Matrix:
     """Accuracy of every model (rows) under attacks of every size (columns, 0 first) in one norm.
 
     `values` are by role: "sources" (the mean over them) and "unseen", or with several targets "unseen: NAME" for each.
+    `titles` is what roles are called, where that is something else.
     """
 
     norm: str
@@ -71,6 +72,7 @@ class Matrix:
     models: tuple[str, ...]
     sizes: tuple[float, ...]
     values: dict[str, dict[tuple[str, float], float]]
+    titles: Mapping[str, str] = field(default_factory=lambda: _TITLES)
 
     @property
     def title(self) -> str:
@@ -81,7 +83,7 @@ class Matrix:
         """A heat map of one role."""
         columns = [eps_text(size, self.norm) for size in self.sizes]
         cells = [(model, eps_text(size, self.norm), value) for (model, size), value in self.values[role].items()]
-        labels = {"title": _TITLES.get(role, role), "x": f"attacked within {self.norm}"}
+        labels = {"title": self.titles.get(role, role), "x": f"attacked within {self.norm}"}
         file = "-".join([name, *map(slug, role.split(": ", 1))])
         return heat_map(file, cells, rows=self.models, columns=columns, **labels)
 
@@ -95,7 +97,7 @@ class Matrix:
                 Row([Cell(model), *(Cell(_share(values.get((model, size)))) for size in self.sizes)])
                 for model in self.models
             ]
-            caption = f"{self.title}: {_TITLES.get(role, role)}"
+            caption = f"{self.title}: {self.titles.get(role, role)}"
             tables.append(Table(f"{name}-{first}", headings, rows, self._records(role), caption))
         return tables
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from shiftproof.display.axes import numbers_axis, share_axis
 from shiftproof.display.chart import SOURCE_DASH, Chart, Key, Panel, style_of
 from shiftproof.display.marks import Band, Dots, Line, Mark, Style
+from shiftproof.perturbations.threat import eps_text
 from shiftproof.report.claims.published import PublishedRow
 from shiftproof.report.section import SECTIONS, Card, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table
@@ -112,9 +113,7 @@ def _table(caption: str, rows: Sequence[PublishedRow]) -> Table:
     records = Records((*_COLUMNS, *_OF_OURS), [_record(row) for row in rows])
     rows = [row for row in rows if row.method not in lacking]
     columns = list(dict.fromkeys((row.metric, row.level) for row in rows))
-    heads = [
-        Heading(_NAMES.get(metric, f"r = {level:g}" if level is not None else metric)) for metric, level in columns
-    ]
+    heads = [Heading(_heading(metric, level)) for metric, level in columns]
     shown = list[Row]()
     for method in dict.fromkeys(row.method for row in rows):
         by_column = {(row.metric, row.level): row for row in rows if row.method == method}
@@ -127,6 +126,13 @@ def _table(caption: str, rows: Sequence[PublishedRow]) -> Table:
     if lacking:
         shown.append(Row([Cell(not_run_words(lacking, len(shown))), *(Cell("") for _ in columns)]))
     return Table("published", [Heading("method"), *heads], shown, records, caption)
+
+
+def _heading(metric: str, level: float | None) -> str:
+    if metric == "attacked" and level is not None:
+        # documents print sizes of attacks without their norm, in 255ths
+        return f"attacked, eps {eps_text(level)}"
+    return _NAMES.get(metric, metric if level is None else f"r = {level:g}")
 
 
 def _cell(row: PublishedRow) -> Cell:

@@ -1,0 +1,242 @@
+"""Leave-one-out: a study run once for each domain that is left out, and the page about all runs."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shiftproof.errors import DataError, StudyError, UsageError
+from shiftproof.report.claims import RunEvidence, judge_claims, judge_over_targets
+from shiftproof.runs import find_study, run_study
+from shiftproof.runs.leave_one_out import LeaveOneOut, open_leave_one_out, run_leave_one_out
+
+Run = Callable[..., tuple[int, str, str]]
+STUDY = """
+title: Does it hold on an angle that was left out?
+data: rotated-digits
+leave_out: [angle=0, angle=45]
+limit: 40
+seeds: [0, 1, 2]
+models:
+  clean: {model: {name: mlp, width: 16}, objective: erm, training: {steps: 40}}
+  robust: {model: {name: mlp, width: 16}, objective: {name: gaussian, sigma: 0.25}, training: {steps: 40}}
+probes:
+  - clean
+  - {name: attack, attack: {name: pgd, threat: "linf:8/255", steps: 2}, eps: [4/255]}
+  - {name: certify, certifier: {name: randomized-smoothing, noise: "gaussian:0.25", n: 100}}
+published:
+  - document: "000"
+    table: Table 2
+    dataset: PACS
+    methods:
+      "ResNet-50 DomainBed, standard (train eps=0)": {model: clean}
+claims:
+  - {id: C1, says: it is right more often, metric: accuracy, model: clean, above: robust, effect: 0.9}
+  - {id: C2, says: radii are about as long, metric: acr, model: clean, near: robust, effect: 3}
+"""
+
+
+@pytest.fixture(scope="module")
+def study_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("study") / "angles.yaml"
+    path.write_text(STUDY)
+    return path
+
+
+@pytest.fixture(scope="module")
+def found(study_file: Path) -> LeaveOneOut:
+    out = study_file.parent / "out"
+    result = run_leave_one_out(str(study_file), out, workers=1, progress="off")
+    result.export()
+    return result
+
+
+def right(found: LeaveOneOut, model: str, target: str, **facts: object) -> list[float]:
+    """The share that is right on a target, for each seed, counted from evidence."""
+    run = found.runs[found.targets.index(target)]
+    rows = list(run.evidence.where(model=model, domain=target, **facts))
+    return [float((one["prediction"] == one["label"]).mean()) for one in rows]
+
+
+class TestRuns:
+    def test_every_run_leaves_out_its_own_domain(self, found: LeaveOneOut) -> None:
+        assert found.targets == ("angle=0", "angle=45")
+        assert [run.folder.name for run in found.runs] == ["without-angle=0", "without-angle=45"]
+        for run, target in zip(found.runs, found.targets, strict=True):
+            assert run.study.targets == (target,)
+            assert len(run.record["sources"]) == 5
+            assert target not in run.record["sources"]
+        assert repr(found).endswith("angle=0, angle=45 left out, one run for each)")
+
+    def test_a_run_is_that_of_the_same_study_with_a_target(self, found: LeaveOneOut, tmp_path: Path) -> None:
+        text = STUDY.replace("leave_out: [angle=0, angle=45]", "target: angle=45").split("published:")[0]
+        (tmp_path / "one.yaml").write_text(text)
+        alone = run_study(find_study(str(tmp_path / "one.yaml")), tmp_path / "alone", workers=1, progress="off")
+        for one, other in zip(found.runs[1].evidence, alone.evidence, strict=True):
+            assert (one.model, one.domain, one.title) == (other.model, other.domain, other.title)
+            assert np.array_equal(one["prediction"], other["prediction"])
+
+    def test_a_second_call_computes_nothing_again(self, found: LeaveOneOut, study_file: Path) -> None:
+        before = {path: path.stat().st_mtime_ns for path in found.folder.rglob("*.parquet")}
+        again = run_leave_one_out(str(study_file), found.folder, workers=1, progress="off")
+        assert again.targets == found.targets
+        assert {path: path.stat().st_mtime_ns for path in found.folder.rglob("*.parquet")} == before
+
+    def test_opens_from_its_folder(self, found: LeaveOneOut) -> None:
+        opened = open_leave_one_out(found.folder)
+        assert opened.targets == found.targets
+        assert opened.content.to_json() == found.content.to_json()
+
+
+class TestPage:
+    def test_figures_are_those_of_the_evidence(self, found: LeaveOneOut) -> None:
+        rows = found.content.sections["accuracy"].to_json()
+        for model in ("clean", "robust"):
+            each = {target: float(np.mean(right(found, model, target, probe="clean"))) for target in found.targets}
+            told = {
+                row["target"]: row["value"]
+                for row in rows
+                if (row["model"], row["measure"], row["figure"]) == (model, "as they are", "accuracy")
+            }
+            assert told == pytest.approx({**each, "mean over targets": np.mean(list(each.values()))})
+        radii = found.content.sections["certified"].to_json()
+        for target, run in zip(found.targets, found.runs, strict=True):
+            rows_of = list(run.evidence.where(model="clean", probe="certify", domain=target))
+            expected = np.mean(
+                [np.where(one["prediction"] == one["label"], one["radius"], 0).mean() for one in rows_of]
+            )
+            (told_radius,) = [
+                row["value"]
+                for row in radii
+                if (row["model"], row["target"], row["figure"]) == ("clean", target, "mean radius on the target")
+            ]
+            assert told_radius == pytest.approx(expected)
+
+    def test_what_was_published_stands_beside_the_mean_over_targets(self, found: LeaveOneOut) -> None:
+        rows = {row.metric: row for row in found.content.published if row.model}
+        assert rows["accuracy"].published == pytest.approx(0.8423)
+        each = [np.mean(right(found, "clean", target, probe="clean")) for target in found.targets]
+        assert rows["accuracy"].ours is not None
+        assert rows["accuracy"].ours.value == pytest.approx(np.mean(each))
+        assert rows["attacked"].level == pytest.approx(8 / 255)
+        assert rows["attacked"].published == pytest.approx(0.4029)
+        assert not found.runs[0].study.published
+
+    def test_files_are_written(self, found: LeaveOneOut) -> None:
+        page = (found.folder / "report.html").read_text()
+        for heading in ("What the study claims", "On the domain that was left out", "How far apart"):
+            assert heading in page
+        found.export(["reproduction"], found.folder / "pages")
+        text = (found.folder / "pages" / "angles.md").read_text()
+        assert "| C1 | it is right more often | contradicted" in text
+        assert (found.folder / "pages" / "angles" / "certified-gaussian.svg").read_bytes().startswith(b"<svg")
+        with pytest.raises(UsageError, match="junit is of one run"):
+            found.export(["junit"])
+
+
+class TestClaims:
+    def test_verdicts_are_about_the_mean_over_targets(self, found: LeaveOneOut) -> None:
+        first, second = found.claims
+        assert (first.verdict, second.verdict) == ("contradicted", "supported")
+        part = first.parts[0]
+        assert "the domains that were left out" in part.sentence
+        each = [
+            np.mean(right(found, "clean", target, probe="clean"))
+            - np.mean(right(found, "robust", target, probe="clean"))
+            for target in found.targets
+        ]
+        assert part.difference is not None
+        assert part.difference.value == pytest.approx(np.mean(each))
+        assert part.published_this == pytest.approx(0.8423)
+
+    def test_of_one_run_they_are_its_own(self, found: LeaveOneOut) -> None:
+        run, target = found.runs[0], found.targets[0]
+        alone = judge_over_targets(run.study.claims, [RunEvidence(run.evidence, target, run.study.seed)])
+        assert alone == judge_claims(run.study.claims, run.evidence, (), target, run.study.seed) == run.claims
+
+    def test_two_runs_know_more_than_one(self, found: LeaveOneOut) -> None:
+        for over, *alone in zip(found.claims, *(run.claims for run in found.runs), strict=True):
+            wide = [one.parts[0].difference for one in alone]
+            mean = over.parts[0].difference
+            assert mean is not None
+            halves = [one.high - one.value for one in wide if one is not None]
+            assert mean.high - mean.value == pytest.approx(np.hypot(*halves) / 2)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("old", "new", "said"),
+        [
+            ("limit: 40", "target: angle=15", "leave target out"),
+            ("limit: 40", "source: angle=15", "leave source out"),
+            ("[angle=0, angle=45]", "[angle=0, angle=0]", "'angle=0' is named twice"),
+            ("effect: 0.9}", "effect: 0.9, domain: angle=0}", "about the domain that is left out; leave domain out"),
+            ("dataset: PACS", "dataset: PACS, domain: angle=0".replace(", ", "\n    "), "leave domain out"),
+        ],
+    )
+    def test_what_contradicts_it_is_a_sentence(self, old: str, new: str, said: str, tmp_path: Path) -> None:
+        assert old in STUDY
+        (tmp_path / "s.yaml").write_text(STUDY.replace(old, new, 1))
+        with pytest.raises(StudyError, match=said):
+            find_study(str(tmp_path / "s.yaml"))
+
+    def test_domains_that_there_are_not(self, study_file: Path, tmp_path: Path, run: Run) -> None:
+        code, _, error = run("run", study_file, "--set", "leave_out=[angle=46]", "--out", tmp_path / "x")
+        assert code == 1
+        assert "unknown domain 'angle=46'. Did you mean" in error
+        code, _, error = run(
+            "run", study_file, "--set", "data=digits", "--set", "leave_out=each", "--out", tmp_path / "x"
+        )
+        assert code == 1
+        assert "nothing is left to train on" in error
+        assert not (tmp_path / "x").exists()
+
+    def test_it_is_not_run_as_one(self, study_file: Path) -> None:
+        with pytest.raises(UsageError, match="leaves out one domain after another"):
+            run_study(find_study(str(study_file)), progress="off")
+
+    def test_a_folder_of_a_run_is_kept(self, found: LeaveOneOut, study_file: Path) -> None:
+        with pytest.raises(UsageError, match="is a run, and not the folder"):
+            run_leave_one_out(str(study_file), found.runs[0].folder, progress="off")
+
+    @pytest.mark.parametrize("content", ['{"runs": []}', '{"runs": ["../x"]}', "[]", '{"runs": ["a"], "published": 3}'])
+    def test_a_damaged_record_is_a_sentence(self, content: str, tmp_path: Path) -> None:
+        (tmp_path / "leave-one-out.json").write_text(content)
+        with pytest.raises(DataError, match=r"leave-one-out.json"):
+            open_leave_one_out(tmp_path)
+
+
+class TestCommandLine:
+    def test_run_tells_every_target_and_continues(self, found: LeaveOneOut, study_file: Path, run: Run) -> None:
+        code, out, error = run("run", study_file, "--out", found.folder, "--workers", "1")
+        assert code == 0, error
+        assert "leaving out angle=45 (2 of 2)" in error
+        for word in ("angle=0", "over 2 targets", "contradicted: C1", "supported: C2"):
+            assert word in out
+        assert str(found.folder / "report.html") in out.replace("\n", "")
+
+    def test_json_and_requirements(self, found: LeaveOneOut, study_file: Path, run: Run) -> None:
+        asked = ("run", study_file, "--out", found.folder, "--workers", "1", "--json", "--require")
+        code, out, _ = run(*asked, "clean>=0.999")
+        assert code == 2
+        told = json.loads(out.splitlines()[-1])
+        assert list(told["runs"]) == list(found.targets)
+        assert [one["verdict"] for one in told["claims"]] == ["contradicted", "supported"]
+        assert not told["requirements"]["angle=45"][0]["met"]
+
+    def test_report_and_verify_take_the_folder(self, found: LeaveOneOut, tmp_path: Path, run: Run) -> None:
+        code, out, error = run("report", found.folder, "--format", "reproduction", "--out", tmp_path)
+        assert code == 0, error
+        assert "angles.md" in out
+        code, out, error = run("verify", found.folder, "--part", "2", "--seed", "1")
+        assert code == 0, out + error
+        assert "nothing is broken" in out
+
+    def test_an_estimate_counts_all_runs(self, study_file: Path, run: Run) -> None:
+        code, out, error = run("estimate", study_file, "--json", "--workers", "1")
+        assert code == 0, error
+        code, single, error = run("estimate", study_file, "--set", "leave_out=[angle=0]", "--json", "--workers", "1")
+        assert code == 0, error
+        assert json.loads(out)["forward_passes"] == 2 * json.loads(single)["forward_passes"]
