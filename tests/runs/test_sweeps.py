@@ -260,3 +260,22 @@ def test_setting_what_is_swept_over_is_refused(override: str) -> None:
             parse_study(text, "s", "s", [override])
     assert parse_study(own, "s", "s", ["models.b.training.lr=0.5"]).models["b"].recipe.lr == 0.5
     assert parse_study(own, "s", "s", ["training.steps=5"]).models["a, lr 0.1"].recipe.steps == 5
+
+
+def test_an_option_of_another_model_is_left_out_by_null() -> None:
+    text = """
+data: digits
+limit: 20
+models: {a: {model: {name: cnn, width: 4}, training: {evaluate_every: 5, steps: 5}}}
+scales:
+  cpu: {}
+  other: {limit: null, models: {a: {model: {name: mlp, width: null}, training: {evaluate_every: null}}}}
+"""
+    study = parse_study(text, "s", "s", scale="other")
+    assert (
+        study.models["a"].model.to_config()
+        == parse_study("data: digits\nmodels: {a: {model: mlp}}", "s", "s").models["a"].model.to_config()
+    )
+    assert study.limit is None
+    # what has no name keeps its null
+    assert study.models["a"].recipe.evaluate_every is None

@@ -46,9 +46,15 @@ def choose_scale(document: Mapping[str, Any], scale: str | None = None) -> dict[
 
 
 def _merged(value: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A mapping with changes made inside of it; a plain text that gets options becomes its name."""
+    """A mapping with changes made inside of it; a plain text that gets options becomes its name.
+
+    An option of something that has a name, a model or a data set, is left out if it is null: another may not have it.
+    """
     merged = dict(value)
     for key, change in changes.items():
+        if change is None and "name" in merged:
+            merged.pop(key, None)
+            continue
         before = merged.get(key)
         if isinstance(change, Mapping) and isinstance(before, str) and "name" not in change:
             before = {"name": before}
