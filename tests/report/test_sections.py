@@ -173,6 +173,8 @@ def applying(section: str, folder: Path) -> Report:
         ]
     if section == "sweeps":
         changes["sweeps"] = [Sweep("objective.sigma", ((0.1, evidence[0].model),))]
+    if section == "changes":
+        changes["changes"] = folder / "samples-photo.png"
     if section == "gradients":
         changes["gradients"] = {domain: folder / f"samples-{domain}.png" for domain in DOMAINS}
     return report_of(evidence, folder, **changes)

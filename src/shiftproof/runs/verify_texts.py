@@ -31,6 +31,7 @@ _FORMATS = {
 """Formats of a report by the name or ending of their files; pictures of pixels are not compared."""
 _READ = (
     *("figures/samples-*.png", "figures/gallery-*.json", "figures/gradients-*.png"),
+    "figures/changed-samples.png",
     *("models/*.json", "model.json", "not-run.json"),
 )
 """What a page is made of besides evidence and record."""

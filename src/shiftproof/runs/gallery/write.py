@@ -17,6 +17,7 @@ from shiftproof.report.gallery.outcomes import first_seed
 from shiftproof.report.gallery.pictures import note_on_size
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.gallery.attacked import TimeLeft
+from shiftproof.runs.gallery.changes import write_changes
 from shiftproof.runs.gallery.choose import count_shown, samples_shown
 from shiftproof.runs.gallery.gradients import write_gradients
 from shiftproof.runs.gallery.versions import ShownModel, versions_of_model, versions_of_samples
@@ -40,9 +41,10 @@ def write_galleries(
     """Write the gallery of every domain that has none yet; `models` are those of the first training seed, by name.
 
     Without `contents`, ids alone are written: the report then shows outcomes without pictures and texts. With it, loss
-    gradients of models that are adapted to noise are drawn, too.
+    gradients of models that are adapted to noise are drawn, too, and what noises and corruptions do to samples.
     """
     write_gradients(folder, study, data, models, contents=contents)
+    write_changes(folder, study, data, contents=contents)
     missing = [one for one in data.measured if not _is_there(gallery_path(folder, one.name), contents)]
     count, time = count_shown(data, study.all_probes, min(len(models), MODELS)), TimeLeft()
     for domain in missing:
