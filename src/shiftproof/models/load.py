@@ -28,7 +28,7 @@ from shiftproof.models.huggingface import (
 from shiftproof.models.networks.architecture import MODELS, NetworkBlueprint, build_model, split_options
 from shiftproof.models.records import set_record
 from shiftproof.models.split import Origin, SplitModel, set_origin
-from shiftproof.models.timm import TimmBlueprint, build_timm, has_new_head, timm_options
+from shiftproof.models.timm import TimmBlueprint, build_timm, has_new_head, name_in_timm, timm_options
 from shiftproof.rng import seeded_globals
 
 __all__ = ["card_of", "check_options", "check_trained", "load_model", "model_path", "read_card", "starts_by_chance"]
@@ -44,7 +44,8 @@ def load_model(spec: str, domains: Domains | Domain | None = None, *, seed: int 
       ``head="free"``, keep its encoder and put a fresh head on it, for the classes and the image size of `domains`.
       What the JSON says of its training goes with the model, so that `sp.audit` measures what it was not trained on;
     - ``timm:resnet18``: a network of the timm library for `domains`, with its normalisation inside. With
-      ``pretrained=True`` it has published weights, and its own last layer unless options of `Head` ask for a new one;
+      ``pretrained=True``, or ``weights="FILE.safetensors"``, it has published weights, and its own last layer unless
+      options of `Head` ask for a new one;
     - ``hf:bert-folder``: a model of the transformers library for text, from a folder that save_pretrained wrote, or a
       name of the hub. A sequence classifier is taken as it is; an encoder, or one with options of `Head`, gets a new
       head;
@@ -86,6 +87,8 @@ def check_options(spec: str, options: Mapping[str, Any]) -> None:
         huggingface_options(spec, options)
     elif spec not in MODELS and Path(spec).exists():
         raise UsageError(f"{spec!r} is not the name of a model, but there is such a path: did you mean 'file:{spec}'?")
+    elif spec not in MODELS and (there := name_in_timm(spec)) is not None:
+        raise UsageError(f"unknown model {spec!r}. Did you mean {there!r}? (pip install 'shiftproof[timm]')")
     elif spec not in MODELS:
         prefixed = ["file:PATH", "hf:PATH", "timm:NAME", "python:PKG.MOD:FN"]
         raise UnknownName("model", spec, [*(entry.name for entry in MODELS), *prefixed])
@@ -95,10 +98,11 @@ def check_options(spec: str, options: Mapping[str, Any]) -> None:
 
 def check_trained(spec: str, options: Mapping[str, Any]) -> None:
     """Refuse to measure a network or a head that nobody has trained."""
-    if spec.startswith("timm:") and (has_new_head(options) or not timm_options(spec, options)[2].pretrained):
+    if spec.startswith("timm:") and (has_new_head(options) or not timm_options(spec, options)[2].trained):
         raise UsageError(
             f"{spec} {'gets a new head' if has_new_head(options) else 'starts from random weights'}, which is "
-            "untrained: 'shiftproof train' trains it (published weights: --set model.pretrained=true)"
+            "untrained: 'shiftproof train' trains it (published weights: --set model.pretrained=true, or "
+            "model.weights=FILE)"
         )
     if spec.startswith("hf:") and not is_classifier(spec, options):
         raise UsageError(
@@ -114,7 +118,7 @@ def check_trained(spec: str, options: Mapping[str, Any]) -> None:
 def starts_by_chance(spec: str, options: Mapping[str, Any]) -> bool:
     """Whether a model's encoder starts from random weights: of a file, a function or published weights it does not."""
     if spec.startswith("timm:"):
-        return not timm_options(spec, options)[2].pretrained
+        return not timm_options(spec, options)[2].trained
     if spec.startswith("hf:"):
         return huggingface_options(spec, options)[1].weights == "none"
     if spec not in MODELS:

@@ -20,6 +20,7 @@ from shiftproof.models.load import card_of, check_options, check_trained, model_
 from shiftproof.models.networks.architecture import split_options
 from shiftproof.models.outputs import check_copyable
 from shiftproof.models.records import record_of
+from shiftproof.models.timm import build_timm, fetches, weights_of
 from shiftproof.runs.imported import IMPORTED, ImportedData
 
 __all__ = ["GIVEN", "HandedOver", "ModelSource", "as_data", "as_recorded"]
@@ -83,13 +84,15 @@ def as_recorded(data: DataSet) -> dict[str, Any]:
 class ModelSource:
     """A model by name (mlp, file:PATH, hf:PATH, timm:NAME, ...) with its options, or one that was handed over.
 
-    `known` is what is known of a model that was handed over, if it is not what the model itself carries.
+    `known` is what is known of a model that was handed over, if it is not what the model itself carries. Without
+    `fetch` random weights stand in for those that timm would fetch from the hub.
     """
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
     module: nn.Module | None = field(default=None, repr=False)
     known: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    fetch: bool = field(default=True, repr=False, compare=False)
 
     @classmethod
     def make(cls, value: Any) -> ModelSource:
@@ -140,6 +143,8 @@ class ModelSource:
         """The model, for the shape and classes of the data."""
         if self.name == IMPORTED:
             raise UsageError("the model of this run is not here: its results were imported")
+        if not self.fetch and fetches(self.name, self.options):
+            return build_timm(self.name, domains, seed=seed, fetch=False, **self.options)
         if self.name != GIVEN:
             return load_model(self.name, domains, seed=seed, **self.options)
         if self.module is None:
@@ -163,6 +168,14 @@ class ModelSource:
 
     def identity(self) -> dict[str, Any]:
         """The same with the content of a file: other weights under its name are another model."""
-        path = Path(self.name.removeprefix("hf:")) / "model.safetensors" if self.name.startswith("hf:") else None
-        path = model_path(self.name) if self.name.startswith("file:") else path
-        return self.to_config() | ({"sha256": file_hash(path)} if path is not None and path.is_file() else {})
+        path = self._file()
+        return self.to_config() | ({} if path is None else {"sha256": file_hash(path)})
+
+    def _file(self) -> Path | None:
+        """The file of weights that it is loaded from, if it is one of this machine."""
+        if self.name.startswith("file:"):
+            return model_path(self.name)
+        if self.name.startswith("hf:"):
+            path = Path(self.name.removeprefix("hf:")) / "model.safetensors"
+            return path if path.is_file() else None
+        return weights_of(self.name, self.options)

@@ -56,7 +56,8 @@ def _names(name: str, options: Mapping[str, Any]) -> list[str]:
 
 def _foreign(name: str, options: Mapping[str, Any]) -> Iterator[str]:
     """The names behind a model whose loading would run code of others, or fetch weights."""
-    published = options.get("pretrained", False) is not False
+    # weights of a file are read in place of published ones
+    published = options.get("pretrained", False) is not False and options.get("weights") is None
     for one in _names(name, options):
         unpublished = one.startswith("timm:") and not published
         # a model of transformers in a folder of this machine is read as a file is; one of the hub would be fetched
