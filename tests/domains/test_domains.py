@@ -12,9 +12,11 @@ from conftest import needs_data, pixels
 from PIL import ExifTags, Image
 
 from shiftproof.domains import DOMAINS, Domain, Domains, as_domains, held_out, load_domains, train_part, validation_part
+from shiftproof.domains.colon import stain_of_site
 from shiftproof.domains.images import FileInputs
 from shiftproof.domains.inputs import ArrayInputs
 from shiftproof.domains.registry import PREFIXED, look_for
+from shiftproof.domains.stain import change_stain
 from shiftproof.errors import ConformanceError, DataError, DataNotFound, UnknownName, UsageError
 from shiftproof.perturbations import rotate
 from shiftproof.testing import check_domains
@@ -127,6 +129,97 @@ def test_colon_sites_keep_patients_together() -> None:
     assert len(set.union(*patients)) == sum(map(len, patients)) == 98
     sizes = [len(domain) for domain in domains]
     assert max(sizes) - min(sizes) < 50
+
+
+@pytest.fixture
+def patches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
+    """Random patches in the place of colon's: fifteen patients of 3 to 17 patches."""
+    monkeypatch.setenv("SHIFTPROOF_DATA", str(tmp_path))
+    patients = np.repeat(np.arange(15), np.arange(3, 18))
+    generator = np.random.default_rng(0)
+    x = generator.integers(0, 256, (len(patients), 27, 27, 3), np.uint8)
+    x[:, 0, 0] = 255
+    x[:, 0, 1] = 0
+    arrays = {"x": x, "is_cancerous": generator.integers(0, 2, len(patients)), "patient": patients}
+    np.savez(tmp_path / "colon.npz", **arrays)
+    return arrays
+
+
+def test_colon_images_are_as_they_are_unless_they_are_stained(patches: dict[str, np.ndarray]) -> None:
+    for domain in load_domains("colon"):
+        rows = [int(str(one).removeprefix("colon/")) for one in domain.ids]
+        expected = patches["x"][rows].transpose(0, 3, 1, 2).astype(np.float32) / 255
+        assert np.array_equal(domain.tensors()[0].numpy(), expected)
+    assert [one.fingerprint for one in load_domains("colon", stain=0.0)] == [
+        one.fingerprint for one in load_domains("colon")
+    ]
+
+
+def test_a_stain_changes_pixels_and_nothing_else(patches: dict[str, np.ndarray]) -> None:
+    plain, stained = load_domains("colon"), load_domains("colon", stain=0.7)
+    check_domains(stained)
+    assert stained.names == plain.names == tuple(f"site-{number}" for number in range(1, 6))
+    for before, after in zip(plain, stained, strict=True):
+        for column in ("ids", "labels", "groups"):
+            assert np.array_equal(getattr(before, column), getattr(after, column))
+        images = after.tensors()[0]
+        assert 0 <= float(images.min()) <= float(images.max()) <= 1
+        assert float((images - before.tensors()[0]).abs().mean()) > 0.01
+        # white is no stain, and stays
+        assert bool((images[:, :, 0, 0] == 1).all())
+    # always the same, for everybody, whatever else was drawn
+    again = load_domains("colon", stain=0.7)
+    assert [one.fingerprint for one in again] == [one.fingerprint for one in stained]
+    factors = [stain_of_site(number, 0.7) for number in range(1, 6)]
+    assert np.round(factors, 3).tolist() == [
+        [0.622, 1.22],
+        [1.725, 0.509],
+        [1.867, 0.654],
+        [1.458, 1.733],
+        [0.537, 0.846],
+    ]
+    assert stain_of_site(2, 0.0) == (1.0, 1.0)
+    assert stain_of_site(2, 1.4) == pytest.approx(np.square(stain_of_site(2, 0.7)))
+    with pytest.raises(UsageError, match="stain"):
+        load_domains("colon", stain=-0.1)
+
+
+def test_more_of_a_stain_is_more_of_its_colour() -> None:
+    # three units of one stain: each channel's light is exp(-3 times its share of the stain's colour)
+    colours = {"haematoxylin": (0.65, 0.70, 0.29), "eosin": (0.07, 0.99, 0.11)}
+    for name, colour in colours.items():
+        unit = np.array(colour) / np.linalg.norm(colour)
+        images = {times: 256 * np.exp(-times * unit) - 1 for times in (0.5, 1.0, 2.0)}
+        patch = np.rint(images[1.0]).astype(np.uint8).reshape(1, 1, 1, 3)
+        for times in (0.5, 2.0):
+            changed = change_stain(patch, **{**dict.fromkeys(colours, 1.0), name: times})
+            assert np.abs(changed.reshape(3) - images[times]).max() < 2
+        # the other stain is not in it
+        (other,) = {*colours} - {name}
+        same = change_stain(patch, **{**dict.fromkeys(colours, 1.0), other: 2.0})
+        assert np.abs(same.astype(int) - patch).max() <= 1
+    everything = np.arange(256, dtype=np.uint8).repeat(3).reshape(1, 16, 16, 3)
+    assert np.array_equal(change_stain(everything, 1, 1), everything)
+    # of both, and nothing else, nothing is left without them
+    both = np.exp(-sum(np.array(colour) / np.linalg.norm(colour) for colour in colours.values()))
+    patch = np.rint(256 * both - 1).astype(np.uint8).reshape(1, 1, 1, 3)
+    assert change_stain(patch, 0, 0).min() >= 253
+
+
+def test_few_patches_of_every_patient_are_always_the_same(patches: dict[str, np.ndarray]) -> None:
+    whole, few, more = (load_domains("colon", per_patient=most) for most in (None, 4, 6))
+    for all_of, some, others in zip(whole, few, more, strict=True):
+        assert some.groups is not None
+        assert others.groups is not None
+        assert set(some.ids) <= set(others.ids) <= set(all_of.ids)
+        assert set(some.groups) == set(all_of.groups if all_of.groups is not None else ())
+        sizes = np.bincount(patches["patient"])
+        for patient, count in zip(*np.unique(some.groups, return_counts=True), strict=True):
+            assert count == min(4, sizes[int(patient.removeprefix("patient-"))])
+    tissue = load_domains("colon", per_patient=4, stain=0.7)
+    assert [one.ids.tolist() for one in tissue] == [one.ids.tolist() for one in few]
+    with pytest.raises(UsageError, match="per_patient"):
+        load_domains("colon", per_patient=0)
 
 
 def test_rotation_turns_and_no_digit_is_in_two_domains() -> None:

@@ -193,6 +193,24 @@ class TestCamelyon17:
         assert splits is not None
         assert splits.tolist().count("validation") == 4
 
+    def test_few_patches_of_every_slide_are_the_same_patches(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        hospitals(folder, monkeypatch)
+        whole, few, more = (load_domains("camelyon17", size=8, per_slide=most) for most in (None, 4, 5))
+        check_domains(few)
+        for all_of, some, others in zip(whole, few, more, strict=True):
+            assert some.groups is not None
+            assert np.unique(some.groups, return_counts=True)[1].tolist() == [4, 4]
+            assert set(some.ids) < set(others.ids) < set(all_of.ids)
+            # pixels and labels are those of the same file
+            places = [all_of.ids.tolist().index(one) for one in some.ids]
+            for mine, its in zip(some.tensors(), all_of.take(places), strict=True):
+                assert mine.equal(its)
+        monkeypatch.undo()
+        assert set(Camelyon17(per_slide=60).outline().counts.values()) == {600}
+        assert Camelyon17(per_slide=10_000).outline().counts["hospital_1"] == 34_904
+
     @pytest.mark.parametrize(
         ("old", "new", "said"),
         [

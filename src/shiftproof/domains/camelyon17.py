@@ -12,19 +12,22 @@ from typing import Literal
 import numpy as np
 
 from shiftproof.domains.domain import Domains
+from shiftproof.domains.few_of_each import few_of_each
 from shiftproof.domains.files import Directory
 from shiftproof.domains.folder import domains_of_files
 from shiftproof.domains.index import Index
 from shiftproof.domains.outline import Outline
 from shiftproof.domains.registry import DOMAINS, DataSet, find_file
 from shiftproof.errors import DataError
-from shiftproof.types import Side
+from shiftproof.types import Positive, Side
 
 __all__ = ["Camelyon17"]
 
 CLASSES = ("normal", "tumor")
 COUNTS = {f"hospital_{number}": n for number, n in enumerate((59_436, 34_904, 85_054, 129_838, 146_722))}
 """Patches of every hospital, as published."""
+SLIDES = 10
+"""Slides of every hospital, as published."""
 COLUMNS = ("patient", "node", "x_coord", "y_coord", "tumor", "slide", "center", "split")
 MARKED = {"hospital_1": "validation", "hospital_2": "test"}
 """What WILDS selects and tests on, whatever the table has."""
@@ -44,11 +47,15 @@ class Camelyon17(DataSet):
     hospital's slides validates. With official, the table decides, as WILDS does: hospital_1 validates and hospital_2
     tests, so neither can be trained on, and a tenth of the patches of the others validates, which comes from the slides
     that train; figures on it are too good. `whole` is false where only a part of the patches is here.
+
+    `per_slide` takes at most so many patches of every slide, always the same, in place of all: intervals count slides,
+    of which a limit on samples, which takes whole groups, leaves few.
     """
 
     size: Side = 96
     split: Literal["slides", "official"] = "slides"
     whole: bool = True
+    per_slide: Positive | None = None
 
     files = ("camelyon17_v1.0/metadata.csv",)
     page = "https://wilds.stanford.edu/datasets/#camelyon17"
@@ -68,15 +75,20 @@ class Camelyon17(DataSet):
         there = states[:, 0] >= 0
         if self.whole:
             _check(table, [row[0] for row in rows], np.flatnonzero(~there).tolist(), [row[2] for row in rows])
-        chosen = np.flatnonzero(there).tolist()
-        if not chosen:
+        chosen = np.flatnonzero(there)
+        if not len(chosen):
             raise DataError(f"{table.parent} has none of the {len(rows):,} patches that {table.name} names")
-        index = Index.of(files, (rows[place] for place in chosen), states=states[there], source=table)
+        if self.per_slide is not None:
+            own = [rows[place] for place in chosen]
+            chosen = chosen[few_of_each(self.name, [row[4] for row in own], [row[0] for row in own], self.per_slide)]
+        index = Index.of(files, (rows[place] for place in chosen), states=states[chosen], source=table)
         return domains_of_files(self.name, index, self.size, channels=3)
 
     def outline(self) -> Outline:
-        """That of the published patches."""
-        return Outline((3, self.size, self.size), CLASSES, COUNTS)
+        """That of the published patches; of so many patches of a slide, those of ten slides a hospital."""
+        most = max(COUNTS.values()) if self.per_slide is None else SLIDES * self.per_slide
+        counts = {hospital: min(count, most) for hospital, count in COUNTS.items()}
+        return Outline((3, self.size, self.size), CLASSES, counts)
 
 
 def _rows(table: Path, official: bool) -> Iterator[tuple[str, str, str, str, str]]:
