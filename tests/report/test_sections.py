@@ -82,6 +82,10 @@ def measured(section: str) -> Iterator[Measurement]:
         if section == "corrupted":
             facts = {"corruption": "fog", "severity": 3, "constants": "cifar"}
             yield measurement(domain, "corrupt", right - 5, **facts)
+        if section == "best-values":
+            for model, lost in (("weak", 9), ("middle", 3), ("strong", 20)):
+                facts = {"model": model, "corruption": "fog", "severity": 3, "constants": "cifar"}
+                yield measurement(domain, "corrupt", right - lost, **facts)
         if section in ("certified", "curves"):
             facts = {**CERTIFY, "title": "gaussian 0.25", "radius": 0.3, "skipped": False, "bound": "clopper-pearson"}
             yield measurement(domain, "certify", right - 8, CERTIFIED, **facts)
@@ -171,6 +175,8 @@ def applying(section: str, folder: Path) -> Report:
             KnownPair("kernel", "pixels", *place, 0.5, (N, N), 0.1, 0.3, 0.7)  # type: ignore[arg-type]
             for place in places
         ]
+    if section == "best-values":
+        changes["sweeps"] = [Sweep("objective.threat.eps", ((0.1, "weak"), (0.2, "middle"), (0.3, "strong")))]
     if section == "sweeps":
         changes["sweeps"] = [Sweep("objective.sigma", ((0.1, evidence[0].model),))]
     if section == "changes":

@@ -13,6 +13,7 @@ from shiftproof.runs import find_study, run_study
 from shiftproof.runs.leave_one_out import LeaveOneOut, open_leave_one_out, run_leave_one_out
 
 Run = Callable[..., tuple[int, str, str]]
+PLACES = ("sources", "target")
 STUDY = """
 title: Does it hold on an angle that was left out?
 data: rotated-digits
@@ -35,6 +36,14 @@ published:
 claims:
   - {id: C1, says: it is right more often, metric: accuracy, model: clean, above: robust, effect: 0.9}
   - {id: C2, says: radii are about as long, metric: acr, model: clean, near: robust, effect: 3}
+  - {id: C3, says: it loses accuracy on the way, metric: accuracy, model: clean, below: {domain: sources}, effect: 0}
+  - id: C4
+    says: what gains radius on the sources gains it on the target
+    metric: acr
+    model: clean
+    below: robust
+    effect: 0
+    parts: [{domain: sources}, {}]
 """
 
 
@@ -51,6 +60,16 @@ def found(study_file: Path) -> LeaveOneOut:
     result = run_leave_one_out(str(study_file), out, workers=1, progress="off")
     result.export()
     return result
+
+
+def mean_over(found: LeaveOneOut, model: str, domains: Callable[[str], list[str]]) -> float:
+    """Accuracy over runs, domains of a run and seeds, each weighing the same, counted from evidence."""
+    shares = []
+    for run, target in zip(found.runs, found.targets, strict=True):
+        for name in domains(target):
+            rows = run.evidence.where(model=model, domain=name, probe="clean")
+            shares.append(np.mean([(one["prediction"] == one["label"]).mean() for one in rows]))
+    return float(np.mean(shares))
 
 
 def right(found: LeaveOneOut, model: str, target: str, **facts: object) -> list[float]:
@@ -114,6 +133,20 @@ class TestPage:
             ]
             assert told_radius == pytest.approx(expected)
 
+    def test_what_is_lost_of_a_radius_is_a_share_too(self, found: LeaveOneOut) -> None:
+        section = found.content.sections["certified"]
+        told = {(row["target"], row["figure"]): row["value"] for row in section.to_json() if row["model"] == "clean"}
+        for target in found.targets:
+            there, here = (told[target, f"mean radius on the {place}"] for place in PLACES)
+            assert told[target, "lost from sources"] == pytest.approx(there - here)
+            assert told[target, "share lost from sources"] == pytest.approx(1 - here / there)
+        (row,) = [one for one in section.tables()[0].rows if str(one.cells[0]) == "clean"]
+        for cell, target in zip(row.cells[1:], found.targets, strict=False):
+            assert cell.below[1].endswith(f", {told[target, 'share lost from sources']:+.1%}")
+        # of all targets, it is a share of the mean radius on their sources
+        means = [np.mean([told[one, f"mean radius on the {place}"] for one in found.targets]) for place in PLACES]
+        assert row.cells[-1].below[1].endswith(f", {1 - means[1] / means[0]:+.1%}")
+
     def test_what_was_published_stands_beside_the_mean_over_targets(self, found: LeaveOneOut) -> None:
         rows = {row.metric: row for row in found.content.published if row.model}
         assert rows["accuracy"].published == pytest.approx(0.8423)
@@ -138,7 +171,7 @@ class TestPage:
 
 class TestClaims:
     def test_verdicts_are_about_the_mean_over_targets(self, found: LeaveOneOut) -> None:
-        first, second = found.claims
+        first, second, *_ = found.claims
         assert (first.verdict, second.verdict) == ("contradicted", "supported")
         part = first.parts[0]
         assert "the domains that were left out" in part.sentence
@@ -153,8 +186,31 @@ class TestClaims:
 
     def test_of_one_run_they_are_its_own(self, found: LeaveOneOut) -> None:
         run, target = found.runs[0], found.targets[0]
-        alone = judge_over_targets(run.study.claims, [RunEvidence(run.evidence, target, run.study.seed)])
-        assert alone == judge_claims(run.study.claims, run.evidence, (), target, run.study.seed) == run.claims
+        sources = run.record["sources"]
+        measured = RunEvidence(run.evidence, target, run.study.seed, tuple(sources))
+        alone = judge_over_targets(run.study.claims, [measured])
+        assert alone == judge_claims(run.study.claims, run.evidence, (), target, run.study.seed, sources) == run.claims
+
+    def test_sources_are_the_mean_over_the_domains_that_trained(self, found: LeaveOneOut) -> None:
+        every = found.runs[0].record["sources"] + ["angle=0"]
+        lost = found.claims[2].parts[0]
+        assert lost.this is not None
+        assert lost.that is not None
+        assert "of clean on the domains that were left out is below that on their sources" in lost.sentence
+        assert lost.this.value == pytest.approx(mean_over(found, "clean", lambda target: [target]))
+        apart = mean_over(found, "clean", lambda target: [name for name in every if name != target])
+        assert lost.that.value == pytest.approx(apart)
+        assert lost.that.low < apart < lost.that.high
+        on_sources, on_target = found.claims[3].parts
+        assert on_sources.difference is not None
+        assert on_target.difference is not None
+        assert on_sources.difference.value != on_target.difference.value
+
+    def test_without_sources_nothing_is_measured_there(self, found: LeaveOneOut) -> None:
+        run = found.runs[0]
+        lost = judge_claims(run.study.claims, run.evidence, (), "angle=0")[2]
+        assert lost.verdict == "not measured"
+        assert "not measured on sources" in lost.why
 
     def test_two_runs_know_more_than_one(self, found: LeaveOneOut) -> None:
         for over, *alone in zip(found.claims, *(run.claims for run in found.runs), strict=True):
@@ -223,7 +279,7 @@ class TestCommandLine:
         assert code == 2
         told = json.loads(out.splitlines()[-1])
         assert list(told["runs"]) == list(found.targets)
-        assert [one["verdict"] for one in told["claims"]] == ["contradicted", "supported"]
+        assert [one["verdict"] for one in told["claims"]][:2] == ["contradicted", "supported"]
         assert not told["requirements"]["angle=45"][0]["met"]
 
     def test_report_and_verify_take_the_folder(self, found: LeaveOneOut, tmp_path: Path, run: Run) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from shiftproof.errors import UsageError
-from shiftproof.report.estimates import Values
+from shiftproof.report.estimates import OverDomains, Values
 from shiftproof.statistics import over_seeds, resample_difference
 from shiftproof.types import Estimate
 
@@ -17,17 +17,17 @@ Interval = Callable[[float], Estimate]
 
 
 def difference(
-    this: Values,
-    that: Values,
+    this: Values | OverDomains,
+    that: Values | OverDomains,
     limits: tuple[float, float],
     *,
     shares: bool,
     apart: bool,
     seed: int = 0,
-    this_most: Values | None = None,
-    that_most: Values | None = None,
+    this_most: Values | OverDomains | None = None,
+    that_most: Values | OverDomains | None = None,
 ) -> Interval:
-    """This less that: the mean over samples and seeds of each.
+    """This less that: the mean over samples and seeds of each, and over domains where a side has several.
 
     Samples, or groups of them, are drawn together where both sides measured the same. Trainings of two models are
     independent; two measurements of one model share theirs, so that the differences of every seed are what varies.
@@ -50,9 +50,14 @@ def difference(
 
 
 def _interval(
-    this: Values, that: Values, limits: tuple[float, float], shares: bool, apart: bool, seed: int
+    this: Values | OverDomains,
+    that: Values | OverDomains,
+    limits: tuple[float, float],
+    shares: bool,
+    apart: bool,
+    seed: int,
 ) -> Interval:
-    both = resample_difference([this.averaged], [that.averaged], seed, limits=limits)
+    both = resample_difference(this.samples, that.samples, seed, limits=limits)
     # shares differ by no more than all
     reach = (limits[0] - limits[1], limits[1] - limits[0]) if shares else None
     if apart:

@@ -17,12 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from shiftproof.errors import UsageError
 from shiftproof.evidence import Evidence, Measurement, metrics, worst_seen
-from shiftproof.statistics import Sample, bootstrap_mean, bootstrap_ratios, over_seeds
+from shiftproof.statistics import Sample, bootstrap_ratios, over_seeds, resample_mean
 from shiftproof.statistics.units import Units
 from shiftproof.types import Estimate, FloatArray
 
 __all__ = [
     "TRAIN_SEED",
+    "OverDomains",
     "Repeats",
     "SeedValues",
     "Values",
@@ -88,6 +89,58 @@ class Values:
         """Whether every number is 0 or 1, and no two samples belong to one unit."""
         binary = all(bool(((values == 0) | (values == 1)).all()) for values in (one.values for one in self.by_seed))
         return binary and self.by_seed[0].units.separate
+
+    @property
+    def samples(self) -> list[Sample]:
+        """What is drawn anew: each sample's number, averaged over seeds."""
+        return [self.averaged]
+
+    @property
+    def greatest(self) -> float:
+        """The largest number of any sample."""
+        return max(float(one.values.max()) for one in self.by_seed)
+
+    @property
+    def fewest_units(self) -> int:
+        """Samples, or groups of them."""
+        return len(self.by_seed[0].units.names)
+
+
+@dataclass(frozen=True, eq=False)
+class OverDomains:
+    """The mean of several domains' `Values`, each domain weighing the same however many samples it has."""
+
+    parts: tuple[Values, ...]
+
+    @property
+    def by_seed(self) -> tuple[SeedValues, ...]:
+        """Those of the first domain: all have the same seeds."""
+        return self.parts[0].by_seed
+
+    @cached_property
+    def per_seed(self) -> FloatArray:
+        """The mean over domains of their means, for each seed."""
+        return np.mean([one.per_seed for one in self.parts], axis=0, dtype=np.float64)  # type: ignore[no-any-return]
+
+    @property
+    def separate(self) -> bool:
+        """Not: a mean of several shares is no share of samples."""
+        return False
+
+    @property
+    def samples(self) -> list[Sample]:
+        """What is drawn anew, domain by domain."""
+        return [one.averaged for one in self.parts]
+
+    @property
+    def greatest(self) -> float:
+        """The largest number of any sample."""
+        return max(one.greatest for one in self.parts)
+
+    @property
+    def fewest_units(self) -> int:
+        """Samples, or groups of them, of the domain with the fewest."""
+        return min(one.fewest_units for one in self.parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +214,7 @@ def one_repeat(evidence: Evidence, **facts: Any) -> Repeats:
     return found[0]
 
 
-def estimate(values: Values, *, exact: bool, limits: tuple[float, float] | None = (0.0, 1.0)) -> Estimate:
+def estimate(values: Values | OverDomains, *, exact: bool, limits: tuple[float, float] | None = (0.0, 1.0)) -> Estimate:
     """The mean over samples and seeds with its 95 % interval, which counts both (`statistics.over_seeds`).
 
     Args:
@@ -171,7 +224,7 @@ def estimate(values: Values, *, exact: bool, limits: tuple[float, float] | None 
     """
     if exact and len(values.by_seed) == 1:
         return metrics.accuracy(values.by_seed[0].values)
-    return over_seeds(bootstrap_mean(values.averaged, limits=limits), values.per_seed.tolist(), limits)
+    return over_seeds(resample_mean(*values.samples, limits=limits).at(0.95), values.per_seed.tolist(), limits)
 
 
 def gap(sources: Sequence[Values], target: Values, seed: int) -> Estimate:

@@ -18,7 +18,7 @@ from shiftproof.report.estimates import TRAIN_SEED, SeedValues, Values, estimate
 from shiftproof.statistics.units import join_units
 from shiftproof.types import Estimate, FloatArray
 
-__all__ = ["Kind", "Measure", "certified_measure", "measures_of", "shared_rows"]
+__all__ = ["Kind", "Measure", "certified_measure", "mean_by_sample", "measures_of", "shared_rows"]
 
 Kind = Literal["clean", "attacked", "corrupted", "certified"]
 
@@ -124,7 +124,7 @@ def _corrupted(rows: Evidence, model: str) -> Iterator[Measure]:
         whole = len(levels) > 2 and levels == list(range(levels[0], levels[-1] + 1))
         span = f"{levels[0]} to {levels[-1]}" if whole else ", ".join(map(str, levels))
         title = f"corrupted: mean of {kinds}, severity {span}"
-        samples = {part[0].domain: _mean_by_sample(part) for part in corrupted.by("domain")}
+        samples = {part[0].domain: mean_by_sample(part) for part in corrupted.by("domain")}
         yield Measure(model, "corrupted", title, "base", samples)
 
 
@@ -161,7 +161,7 @@ def _by_domain(evidence: Evidence) -> dict[str, Values]:
     return {one.domain: one.values() for one in repeats_in(evidence)}
 
 
-def _mean_by_sample(corrupted: Evidence) -> Values:
+def mean_by_sample(corrupted: Evidence) -> Values:
     """The part of corruptions under which each sample of a domain is right; all have the same samples."""
     return Values(tuple(SeedValues(part[0], partial(_mean_right, part)) for part in corrupted.by(TRAIN_SEED)))
 

@@ -27,6 +27,7 @@ from shiftproof.runs.distances import keep_pairs, read_gaps, read_pairs
 from shiftproof.runs.engine import run_study
 from shiftproof.runs.how_far import Distances, measure_distances
 from shiftproof.runs.identity import digest, study_identity
+from shiftproof.runs.reproduce import refresh_overview
 from shiftproof.runs.run import Run, open_run
 from shiftproof.runs.spec import Study
 from shiftproof.runs.study_files import find_study
@@ -61,7 +62,10 @@ class LeaveOneOut:
     @cached_property
     def claims(self) -> list[ClaimOutcome]:
         """What the study claims of the mean over all targets, and what the evidence of all runs says of it."""
-        each = [RunEvidence(run.evidence, name, run.study.seed) for name, run in self._by_target]
+        each = [
+            RunEvidence(run.evidence, name, run.study.seed, tuple(run.record["sources"]))
+            for name, run in self._by_target
+        ]
         return judge_over_targets(self.runs[0].study.claims, each, self.published)
 
     @cached_property
@@ -99,6 +103,7 @@ class LeaveOneOut:
             for name, page in leave_one_out_page(content, slug(self.name), command, text).items():
                 write_atomically(where / name, page)
                 written.append(where / name)
+            written += refresh_overview(where)
         return written
 
     @property

@@ -14,7 +14,7 @@ from shiftproof.probes.attack import Attack
 from shiftproof.probes.certify import Certify
 from shiftproof.probes.clean import Clean
 from shiftproof.probes.corrupt import Corrupt
-from shiftproof.report.claims.sides import Metric, Side
+from shiftproof.report.claims.sides import SOURCES, Metric, Side
 from shiftproof.report.requirements import Certifiable, Measurable
 from shiftproof.runs.data import StudyData
 from shiftproof.runs.spec import Study
@@ -62,7 +62,8 @@ def check_measured(study: Study, data: StudyData) -> None:
                 certified = comparison.metric.needs_certificate
                 probes = [one for one in study.probes_of(side.model) if isinstance(one, Certify) or not certified]
                 places = {one.name for probe in probes for one in data.measured_by(probe, side.model)}
-                if side.domain not in places:
+                asked = set(data.sources.names) if side.domain == SOURCES else {side.domain}
+                if not asked <= places:
                     known = ", ".join(sorted(places)) or "nothing"
                     raise UsageError(
                         f"claim {claim.id} is about {comparison.metric} of {side.model} on {side.domain}, and by what "

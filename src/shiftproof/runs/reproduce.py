@@ -12,12 +12,13 @@ from shiftproof.execution import write_atomically
 from shiftproof.execution.progress import duration
 from shiftproof.models import read_card
 from shiftproof.report import Report
+from shiftproof.report.claims.overview import with_overview
 from shiftproof.report.reproduction import reproduction_files
 from shiftproof.runs.models import model_file
 from shiftproof.runs.spec import Study
 from shiftproof.runs.study_files import list_studies
 
-__all__ = ["compute_words", "write_reproduction"]
+__all__ = ["compute_words", "refresh_overview", "write_reproduction"]
 
 
 def write_reproduction(report: Report, study: Study, record: Mapping[str, Any], folder: Path, out: Path) -> list[Path]:
@@ -31,7 +32,20 @@ def write_reproduction(report: Report, study: Study, record: Mapping[str, Any], 
     )
     for name, content in files.items():
         write_atomically(out / name, content)
-    return [out / name for name in files]
+    return [*(out / name for name in files), *refresh_overview(out)]
+
+
+def refresh_overview(out: Path) -> list[Path]:
+    """Write the table of all claims into the README beside the pages, if it has a place for it."""
+    path = out / "README.md"
+    if not path.is_file():
+        return []
+    text = path.read_text("utf-8")
+    told = with_overview(text, out)
+    if told == text:
+        return []
+    write_atomically(path, told.encode())
+    return [path]
 
 
 def _command(study: Study, record: Mapping[str, Any]) -> str:

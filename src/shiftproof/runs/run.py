@@ -188,7 +188,9 @@ class Run:
     def claims(self) -> list[ClaimOutcome]:
         """The claims that the study made before it ran, and what evidence says of them."""
         study = self.study
-        return judge_claims(study.claims, self.evidence, study.published, study.only_target, study.seed)
+        return judge_claims(
+            study.claims, self.evidence, study.published, study.only_target, study.seed, self.record["sources"]
+        )
 
     @cached_property
     def outcomes(self) -> list[Outcome | RequiredClaims]:

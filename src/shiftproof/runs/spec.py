@@ -4,7 +4,7 @@ whether they come from YAML, from the options of a verb or from Python.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 from pydantic import (
@@ -23,6 +23,7 @@ from shiftproof.probes import Probe
 from shiftproof.probes.clean import Clean
 from shiftproof.report.claims import Claim, Published, check_claims
 from shiftproof.report.claims.form import DIRECTIONS
+from shiftproof.report.claims.sides import SOURCES
 from shiftproof.runs.absent import Recorded
 from shiftproof.runs.limits import LimitOption, PrefixOption
 from shiftproof.runs.model_spec import DataOption, Member, ModelSpec, ProbeOption, Seed, refuse
@@ -197,11 +198,11 @@ class Study(BaseModel):
 
     @property
     def _key_with_a_domain(self) -> tuple[str | int, ...]:
-        """Where a claim or a published table names a domain; nothing if none does."""
+        """Where a claim or a published table names a domain, `sources` aside; nothing if none does."""
         for place, claim in enumerate(self.claims):
             for part in claim.completed_parts if claim.needs is None else ():
                 others = [getattr(part, way) for way in DIRECTIONS]
-                if any(side is not None and side.domain is not None for side in (part, *others)):
+                if any(side is not None and _names_domain(side.domain) for side in (part, *others)):
                     return ("claims", place)
         return next((("published", place) for place, one in enumerate(self.published) if one.domain is not None), ())
 
@@ -263,3 +264,8 @@ class Study(BaseModel):
         optional = {"seed", "seeds", "split", "limit", "budget", "cap", "scale", "prefix", "calibration"}
         optional |= {"source", "target", "leave_out", "claims", "published"}
         return {key: value for key, value in config.items() if key not in optional or key in self.model_fields_set}
+
+
+def _names_domain(named: str | Sequence[str] | None) -> bool:
+    """Whether a side of a claim is about a domain of its own; all sources of a run are none."""
+    return named is not None and set([named] if isinstance(named, str) else named) != {SOURCES}

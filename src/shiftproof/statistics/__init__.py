@@ -13,8 +13,10 @@ Which bound holds when::
     what an interval decides           p_value, and holm where there are several
     predicted and true numbers         correlation, correlation_gap
     a few pairs of numbers             rank_correlation
+    which alternative is best          win_shares, covering_range
 """
 
+from shiftproof.statistics.best import covering_range, win_shares
 from shiftproof.statistics.betting import betting_lower, betting_upper
 from shiftproof.statistics.binomial import (
     interval,
@@ -62,6 +64,7 @@ __all__ = [
     "bootstrap_ratios",
     "correlation",
     "correlation_gap",
+    "covering_range",
     "hoeffding_lower",
     "hoeffding_upper",
     "holm",
@@ -82,4 +85,5 @@ __all__ = [
     "sequence_upper",
     "spearman",
     "upper_bound",
+    "win_shares",
 ]

@@ -104,10 +104,10 @@ def resample_difference(
 
 
 def resample_mean(
-    sample: Sample, seed: int = 0, *, limits: tuple[float, float] | None = None, resamples: int = 2_000
+    *samples: Sample, seed: int = 0, limits: tuple[float, float] | None = None, resamples: int = 2_000
 ) -> Resampled:
-    """What `bootstrap_mean` draws, for intervals of several levels."""
-    return _resample([sample], np.ones(1), seed, limits, resamples)
+    """What `bootstrap_mean` draws, for intervals of several levels; of several samples, the mean of their means."""
+    return _resample(samples, np.full(len(samples), 1 / len(samples)), seed, limits, resamples)
 
 
 def bootstrap_difference(
@@ -147,7 +147,7 @@ def bootstrap_mean(
     level: float = 0.95,
 ) -> Estimate:
     """The mean of one sample with a percentile interval over its units; `limits` as in `bootstrap_difference`."""
-    return resample_mean(sample, seed, limits=limits, resamples=resamples).at(level)
+    return resample_mean(sample, seed=seed, limits=limits, resamples=resamples).at(level)
 
 
 def bootstrap_ratios(
@@ -172,7 +172,7 @@ def bootstrap_ratios(
 
 
 def _resample(
-    samples: list[Sample],
+    samples: Sequence[Sample],
     weights: FloatArray,
     seed: int,
     limits: tuple[float, float] | None,

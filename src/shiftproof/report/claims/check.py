@@ -9,9 +9,10 @@ from shiftproof.errors import UnknownName, UsageError
 from shiftproof.probes import PROBES, Probe
 from shiftproof.probes.certify import Certify
 from shiftproof.report.claims.asked import check_asked
+from shiftproof.report.claims.corrupted import check_corrupted
 from shiftproof.report.claims.form import Claim, refuse
 from shiftproof.report.claims.published import Published, PublishedMethod, TableKey
-from shiftproof.report.claims.sides import By, Metric, Side
+from shiftproof.report.claims.sides import SOURCES, By, Metric, Side
 from shiftproof.report.requirements import Measurable
 
 __all__ = ["check_claims", "check_planned"]
@@ -70,18 +71,25 @@ def check_planned(
 ) -> None:
     """Refuse claims and tables about what will not be measured, such as other domains; asked once data is known."""
     measured = ", ".join(planned.domains)
+    if SOURCES in planned.domains and any(SOURCES in _domains_of(one, domain) for one in claims):
+        raise UsageError(f"a claim is about {SOURCES!r}, which means all sources; rename the domain of that name")
     for table in published:
         if table.domain is not None and table.domain not in planned.domains:
             raise UsageError(f"published: there is no domain {table.domain!r}; measured are {measured}")
     for one in claims:
         for comparison in one.all_comparisons(domain):
             for side in (comparison.this, comparison.that):
-                if isinstance(side, Side) and side.domain not in planned.domains:
+                if isinstance(side, Side) and side.domain not in (*planned.domains, SOURCES):
                     raise UsageError(f"claim {one.id} names the domain {side.domain!r}; measured are {measured}")
             sides = [side for side in (comparison.this, comparison.that) if isinstance(side, Side)]
             usual = any(_is_usual(comparison.metric, side) for side in sides)
             if usual and not _is_planned(comparison.metric, planned):
                 raise UsageError(f"claim {one.id} is about {comparison.metric}, which no probe of the study measures")
+
+
+def _domains_of(claim: Claim, domain: str | None) -> set[str]:
+    comparisons = claim.all_comparisons(domain)
+    return {side.domain for one in comparisons for side in (one.this, one.that) if isinstance(side, Side)}
 
 
 def _is_usual(metric: Metric, side: Side) -> bool:
@@ -140,6 +148,8 @@ def _check_side(metric: Metric, side: Side, probes: Probes, unsound: bool = Fals
         return
     if side.by is not None:
         _check_by(side.by, metric)
+    if metric.kind == "corrupted":
+        check_corrupted(metric, side, probes[side.model])
     if not metric.needs_certificate:
         return
     planned = _certifiers(probes[side.model], unsound)

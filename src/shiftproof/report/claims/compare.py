@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from shiftproof.errors import UsageError
 from shiftproof.report.claims.figures import Figure, Figures
 from shiftproof.report.claims.published import Published, published_figure
-from shiftproof.report.claims.sides import Comparison, Side
+from shiftproof.report.claims.sides import SOURCES, Comparison, Side
 from shiftproof.report.differences import Interval, difference
-from shiftproof.report.estimates import Values
+from shiftproof.report.estimates import OverDomains, Values
 from shiftproof.report.tables import points
 from shiftproof.statistics import mean_of_independent, over_seeds, p_value, resample_mean
 from shiftproof.types import Estimate
@@ -129,8 +129,11 @@ def _sides(run: Measured) -> tuple[Figure, Figure | Estimate]:
 
 def _anywhere(one: Comparison) -> Comparison:
     """The comparison about no domain in particular."""
-    that = replace(one.that, domain=LEFT_OUT) if isinstance(one.that, Side) else one.that
-    return replace(one, this=replace(one.this, domain=LEFT_OUT), that=that)
+
+    def anywhere(side: Side) -> Side:
+        return replace(side, domain="their sources" if side.domain == SOURCES else LEFT_OUT)
+
+    return replace(one, this=anywhere(one.this), that=anywhere(one.that) if isinstance(one.that, Side) else one.that)
 
 
 def supports(one: Comparison, found: Estimate) -> bool:
@@ -174,8 +177,8 @@ def _less_number(this: Figure, number: float, seed: int) -> Interval:
     low, high = _limits(this)
     reach = (low - number, high - number) if this.limits is not None else None
 
-    def interval_of(values: Values) -> Interval:
-        drawn = resample_mean(values.averaged, seed, limits=(low, high)).less(number)
+    def interval_of(values: Values | OverDomains) -> Interval:
+        drawn = resample_mean(*values.samples, seed=seed, limits=(low, high)).less(number)
         return lambda level: over_seeds(drawn.at(level), (values.per_seed - number).tolist(), reach)
 
     usual = interval_of(this.values)
@@ -191,7 +194,7 @@ def _limits(*sides: Figure) -> tuple[float, float]:
 
 
 def _greatest(figure: Figure) -> float:
-    return max(float(one.values.max()) for one in figure.most.by_seed)
+    return figure.most.greatest
 
 
 def _too_few(one: Comparison, this: Figure, that: Figure | Estimate) -> str:
@@ -202,7 +205,7 @@ def _too_few(one: Comparison, this: Figure, that: Figure | Estimate) -> str:
     for model, figure in sides:
         if (seeds := len(figure.values.by_seed)) < FEWEST_SEEDS:
             return f"{model} was trained with {seeds} seed{'s' if seeds > 1 else ''}, and {FEWEST_SEEDS} are needed"
-        if len(figure.values.by_seed[0].units.names) < 2:
+        if figure.values.fewest_units < 2:
             return f"{model} was measured on one group, which says nothing of others"
     if this.limits is None and not any(_greatest(figure) for _, figure in sides):
         return "no sample has a radius, so that nothing is known of how large one can be"

@@ -34,6 +34,26 @@ _UNITS = {
 }
 """What tables call a figure: our word for it, and what its unit is of ours. Others are not compared."""
 
+_CORRUPTIONS = {
+    "Gauss": "gaussian-noise",
+    "Shot": "shot-noise",
+    "Impulse": "impulse-noise",
+    "Defocus": "defocus-blur",
+    "Glass": "glass-blur",
+    "Motion": "motion-blur",
+    "Zoom": "zoom-blur",
+    "Snow": "snow",
+    "Frost": "frost",
+    "Fog": "fog",
+    "Bright": "brightness",
+    "Contrast": "contrast",
+    "Elastic": "elastic-transform",
+    "Pixel": "pixelate",
+    "JPEG": "jpeg-compression",
+    "Avg": "",
+}
+"""What tables of document 002 call a corruption: our word for it; none is the mean over all."""
+
 _VERIFIED_AT = 0.1
 """The radius of document 004's verifiable accuracy, but for label smoothing, whose figures allow no radius at all."""
 
@@ -45,7 +65,7 @@ _TELLING: tuple[list[str], ...] = ([], ["sigma"], ["level"], ["sigma", "level"])
 @dataclass(frozen=True)
 class PublishedNumber:
     """A figure of a document: shares are parts of 1, `level` is the radius of a certified accuracy, or the size of an
-    attack.
+    attack; of a corruption, `kind` has both it and its severity, as in `corrupted@fog:5`.
     """
 
     table: str
@@ -85,7 +105,7 @@ def read_document(document: str) -> tuple[PublishedNumber, ...]:
             row["table"],
             _dataset(row),
             _method(row, named[row["table"]]),
-            _UNITS[row["metric"]][0],
+            _kind(row),
             _radius(row),
             # 18.1 % is .181, not a neighbour of it
             round(float(row["value"]) * _UNITS[row["metric"]][1], 6),
@@ -98,7 +118,10 @@ def _naming(rows: Sequence[Printed]) -> list[str]:
     """The columns of a table that its methods are called by: those that differ, and what else tells rows apart."""
     usual = ["method", *(key for key in ("training", "constraint") if len({row[key] for row in rows}) > 1)]
     for more in _TELLING:
-        keys = [(_dataset(row), row["metric"], _radius(row), *(row[key] for key in [*usual, *more])) for row in rows]
+        keys = [
+            (_dataset(row), row["metric"], _kind(row), _radius(row), *(row[key] for key in [*usual, *more]))
+            for row in rows
+        ]
         if len(set(keys)) == len(rows):
             return [*usual, *more]
     raise ValueError(f"rows of {rows[0]['table']} of document {rows[0]['document']} can't be told apart")
@@ -116,9 +139,20 @@ def _method(row: Printed, naming: Sequence[str]) -> str:
     return ", ".join(word for word in [*words, search[1] if search else ""] if word)
 
 
+def _kind(row: Printed) -> str:
+    """Our word for a figure; of a corruption, also which it is and, where the document says so, how severe."""
+    kind = _UNITS[row["metric"]][0]
+    if row["level_kind"] != "corruption" or row["level"] == "Clean":
+        return kind
+    severity = row["note"].removeprefix("severity ") if row["note"].startswith("severity ") else ""
+    asked = ":".join(one for one in (_CORRUPTIONS[row["level"]], severity) if one)
+    return f"corrupted@{asked}" if asked else "corrupted"
+
+
 def _dataset(row: Printed) -> str:
     role = row["domain_role"]
-    return f"{row['dataset']}, {role}" if role in ("source", "target") else row["dataset"]
+    named = role in ("source", "target") or role.startswith(("in-distribution ", "OOD "))
+    return f"{row['dataset']}, {role}" if named else row["dataset"]
 
 
 def _radius(row: Printed) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,8 +15,9 @@ from shiftproof.evidence import Evidence, Measurement
 from shiftproof.evidence.titles import certificate_titles
 from shiftproof.report.certified import Series, series_of_evidence
 from shiftproof.report.claims.asked import measured_by, searched
-from shiftproof.report.claims.sides import Metric, Side
-from shiftproof.report.estimates import TRAIN_SEED, Values, estimate, repeats_in
+from shiftproof.report.claims.corrupted import corrupted_values
+from shiftproof.report.claims.sides import SOURCES, Metric, Side
+from shiftproof.report.estimates import TRAIN_SEED, OverDomains, Values, estimate, repeats_in
 from shiftproof.report.measures import Measure, measures_of
 from shiftproof.types import Estimate
 
@@ -31,15 +32,15 @@ class Figure:
     sampling stopped early, `values` are lower bounds, and `reachable` what all votes could have given at most.
     """
 
-    values: Values
+    values: Values | OverDomains
     seeds: tuple[Any, ...]
     limits: tuple[float, float] | None
     ball: str = ""
     note: str = ""
-    reachable: Values | None = None
+    reachable: Values | OverDomains | None = None
 
     @property
-    def most(self) -> Values:
+    def most(self) -> Values | OverDomains:
         """The largest that the values can be."""
         return self.values if self.reachable is None else self.reachable
 
@@ -50,16 +51,22 @@ class Figure:
 
 
 class Figures:
-    """Looks figures up; what is not there, or not unambiguous, is a `UsageError` that says what is missing."""
+    """Looks figures up; what is not there, or not unambiguous, is a `UsageError` that says what is missing.
 
-    def __init__(self, evidence: Evidence) -> None:
+    `sources` are the domains that the word `sources` stands for.
+    """
+
+    def __init__(self, evidence: Evidence, sources: Sequence[str] = ()) -> None:
         self.evidence = evidence
+        self.sources = tuple(sources)
         self._found: dict[tuple[Metric, str], Figure] = {}
         self._measures: dict[str, list[Measure]] = {}
 
     def find(self, metric: Metric, side: Side) -> Figure:
         """The figure of a side."""
         key = metric, str(side)
+        if key not in self._found and side.domain == SOURCES and self.sources:
+            self._found[key] = _mean([self.find(metric, replace(side, domain=name)) for name in self.sources], side)
         if key not in self._found:
             rows = self.evidence.where(model=side.model, domain=side.domain)
             if not len(rows):
@@ -124,6 +131,8 @@ class Figures:
 
     def _of(self, metric: Metric, side: Side) -> Figure:
         rows = self._answers(side)
+        if metric.of or (metric.kind == "corrupted" and metric.size is not None):
+            return Figure(corrupted_values(metric, side, rows), tuple(rows.distinct(TRAIN_SEED)), (0.0, 1.0))
         if side.model not in self._measures:
             self._measures[side.model] = measures_of(self.evidence, side.model)
         kind = "clean" if metric.kind in ("accuracy", "clean-vote") else metric.kind
@@ -143,6 +152,25 @@ class Figures:
             titles = ", ".join(one.title for one in meant)
             raise UsageError(f"there are {len(meant)} measurements {of} ({titles}); 'by' should say which probe")
         return Figure(meant[0].samples[side.domain], tuple(rows.distinct(TRAIN_SEED)), (0.0, 1.0))
+
+
+def _mean(figures: Sequence[Figure], side: Side) -> Figure:
+    """The mean over domains of what was measured of one model on each."""
+    first = figures[0]
+    if len(figures) == 1:
+        return first
+    if any((one.seeds, one.ball) != (first.seeds, first.ball) for one in figures):
+        raise UsageError(f"{side.model} was not measured on all sources with the same seeds and in the same ball")
+    reachable = None
+    if any(one.reachable is not None for one in figures):
+        reachable = OverDomains(tuple(part for one in figures for part in _parts(one.most)))
+    values = OverDomains(tuple(part for one in figures for part in _parts(one.values)))
+    note = next((one.note for one in figures if one.note), "")
+    return Figure(values, first.seeds, first.limits, first.ball, note, reachable)
+
+
+def _parts(values: Values | OverDomains) -> tuple[Values, ...]:
+    return values.parts if isinstance(values, OverDomains) else (values,)
 
 
 def _answered_right(one: Measurement) -> NDArray[np.bool_]:

@@ -54,10 +54,10 @@ def _written(names: tuple[str, ...] | None) -> str | list[str] | None:
 
 def _metrics_text(metrics: tuple[Metric, ...]) -> str:
     first = metrics[0]
-    if first.size is None or len(metrics) == 1:
+    if len(metrics) == 1:
         return str(first)
     norm = "" if first.norm is None else f"{first.norm}:"
-    return f"{first.kind}@{norm}[{', '.join(f'{one.size!r}' for one in metrics)}]"
+    return f"{first.kind}@{norm}[{', '.join(one.asked for one in metrics)}]"
 
 
 ByOption = Annotated[By, _made(By.make), PlainSerializer(By.to_config)]

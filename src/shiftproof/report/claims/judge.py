@@ -79,6 +79,7 @@ def judge_claims(
     published: Sequence[Published] = (),
     domain: str | None = None,
     seed: int = 0,
+    sources: Sequence[str] = (),
 ) -> list[ClaimOutcome]:
     """The verdict on every claim of a study, in their order.
 
@@ -91,17 +92,21 @@ def judge_claims(
         published: Tables with published figures of the same models.
         domain: Where claims are about that name no domain: the study's target.
         seed: Of the bootstrap.
+        sources: What claims about `sources` are about: the mean over these domains.
     """
-    return judge_over_targets(claims, [RunEvidence(evidence, domain, seed)], published)
+    return judge_over_targets(claims, [RunEvidence(evidence, domain, seed, tuple(sources))], published)
 
 
 @dataclass(frozen=True)
 class RunEvidence:
-    """What one run measured: claims that name no domain are about its target, `domain`; `seed` is of the bootstrap."""
+    """What one run measured: claims that name no domain are about its target, `domain`, those about `sources` about the
+    mean over these; `seed` is of the bootstrap.
+    """
 
     evidence: Evidence
     domain: str | None = None
     seed: int = 0
+    sources: tuple[str, ...] = ()
 
 
 def judge_over_targets(
@@ -112,7 +117,7 @@ def judge_over_targets(
     Of one run, these are its own verdicts (`judge_claims`, which says what is corrected for).
     """
     judged = [one for one in claims if one.needs is None]
-    figures = [Figures(run.evidence) for run in runs]
+    figures = [Figures(run.evidence, run.sources) for run in runs]
     first = runs[0].domain
 
     def parts_of(one: Claim) -> tuple[PartOutcome, ...]:

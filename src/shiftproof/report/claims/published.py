@@ -23,7 +23,7 @@ from shiftproof.evidence import Evidence
 from shiftproof.report.claims.documents import PublishedNumber, read_document
 from shiftproof.report.claims.figures import Figures
 from shiftproof.report.claims.form import ByOption, MetricOption, refuse
-from shiftproof.report.claims.sides import Metric, Side
+from shiftproof.report.claims.sides import Metric, Side, parse_metric
 from shiftproof.statistics import mean_of_independent
 from shiftproof.types import Estimate
 
@@ -84,7 +84,7 @@ class PublishedMethod(BaseModel):
         # the accuracy of a smoothed classifier is what is certified at all: abstentions count as wrong
         if number.kind == "accuracy" and self.by is not None and not self.by.names_probe:
             return Metric("certified", 0.0)
-        return Metric(number.kind, number.level)
+        return parse_metric(number.kind) if "@" in number.kind else Metric(number.kind, number.level)
 
 
 class Published(BaseModel):
@@ -236,6 +236,7 @@ def published_figure(
             balls = known.norm == metric.norm or None in (known.norm, metric.norm)
             sizes = known.size == metric.size or None not in (known.size, metric.size)
             near = same and balls and sizes and abs((known.size or 0) - (metric.size or 0)) < 1e-9
+            near = near and known.of == metric.of
             if near and _is_by(place, side, metric):
                 return number.value
     return None

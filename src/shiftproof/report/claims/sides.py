@@ -11,12 +11,17 @@ from typing import Any
 from shiftproof.errors import UnknownName, UsageError
 from shiftproof.perturbations.threat import parse_eps
 from shiftproof.probes import PROBES
+from shiftproof.probes.corrupt import as_corruptions
 
-__all__ = ["By", "Comparison", "Metric", "Side", "parse_metric", "parse_metrics"]
+__all__ = ["SOURCES", "By", "Comparison", "Metric", "Side", "parse_metric", "parse_metrics"]
+
+SOURCES = "sources"
+"""In place of a domain: the mean over the domains that trained, each weighing the same."""
 
 PLAIN = ("accuracy", "clean-vote", "corrupted", "acr", "answers", "reached-representation")
 SIZED = ("attacked", "certified", "reached")
 _FORM = re.compile(r"\s*([a-z-]+)\s*(?:@\s*(?:([\w,=-]+):)?\s*(\[.*\]|[^\[\]]+?))?\s*")
+_CORRUPTED = re.compile(r"(?:([a-z][a-z+-]*)(?::([1-5]))?|([1-5]))")
 _EXAMPLE = "accuracy, acr, certified@0.25, certified@[0, 0.05, 0.1], attacked@linf:8/255 or reached@linf:0.1"
 
 
@@ -28,15 +33,27 @@ class Metric:
     share that is right and certified within `size`, `acr` the average certified radius over all samples, and `answers`
     the share that the certified classifier answers right, whatever its radius. `reached` is the share of predictions
     that a search has changed within `size`, `reached-representation` that with an adversarial representation anywhere.
+
+    Of `corrupted`, `of` are the corruptions or groups of them that are meant, as they were written ("fog+contrast",
+    all unless told), and `size` is the severity (the mean over all that were measured unless told).
     """
 
     kind: str
     size: float | None = None
     norm: str | None = None
+    of: str = ""
 
     def __str__(self) -> str:
+        if self.kind == "corrupted":
+            return f"corrupted@{self.asked}" if self.asked else self.kind
         norm = "" if self.norm is None else f"{self.norm}:"
         return self.kind if self.size is None else f"{self.kind}@{norm}{self.size:g}"
+
+    @property
+    def asked(self) -> str:
+        """The size as it is written behind the @, without the norm; of `corrupted`, what is corrupted and how much."""
+        size = "" if self.size is None else f"{self.size:g}" if self.kind == "corrupted" else f"{self.size!r}"
+        return ":".join(one for one in (self.of, size) if one)
 
     @property
     def needs_certificate(self) -> bool:
@@ -59,9 +76,13 @@ def parse_metrics(value: Any) -> tuple[Metric, ...]:
 
     >>> [str(one) for one in parse_metrics("certified@[0, 0.05]")]
     ['certified@0', 'certified@0.05']
+    >>> [str(one) for one in parse_metrics("corrupted@[fog+contrast:5, blur]")]
+    ['corrupted@fog+contrast:5', 'corrupted@blur']
     """
     if isinstance(value, tuple) and value and all(isinstance(one, Metric) for one in value):
         return value
+    if isinstance(value, str) and value.strip().startswith("corrupted@"):
+        return _parse_corrupted(value)
     found = _FORM.fullmatch(value) if isinstance(value, str) else None
     if not found:
         raise UsageError(f"can't read the metric {value!r}; write it like {_EXAMPLE}")
@@ -81,6 +102,26 @@ def parse_metrics(value: Any) -> tuple[Metric, ...]:
     if len(set(numbers)) != len(numbers) or not all(0 <= number < math.inf for number in numbers):
         raise UsageError(f"the sizes of the metric {value!r} should be at least 0, each named once")
     return tuple(Metric(kind, number, norm) for number in numbers)
+
+
+def _parse_corrupted(value: str) -> tuple[Metric, ...]:
+    """One metric for each entry behind the @: corruptions or groups of them joined by +, and a severity."""
+    text = value.strip().removeprefix("corrupted@").strip()
+    several = text.startswith("[") and text.endswith("]")
+    each = [one.strip() for one in (text[1:-1].split(",") if several else [text])]
+    metrics = []
+    for one in each:
+        found = _CORRUPTED.fullmatch(one)
+        if not found:
+            form = "corrupted@fog, corrupted@blur:5, corrupted@5 or corrupted@[fog+contrast, snow]"
+            raise UsageError(f"can't read the metric {value!r}; write it like {form}, with severities from 1 to 5")
+        names, severity = found[1] or "", found[2] or found[3]
+        if names:
+            as_corruptions(names.split("+"))
+        metrics.append(Metric("corrupted", None if severity is None else float(severity), None, names))
+    if len(set(metrics)) != len(metrics):
+        raise UsageError(f"the metric {value!r} names something twice")
+    return tuple(metrics)
 
 
 def parse_metric(value: Any) -> Metric:
@@ -162,7 +203,7 @@ def _same(asked: Any, recorded: Any) -> bool:
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison: a model on a domain, and the certificate or the probe that is meant."""
+    """One side of a comparison: a model on a domain (or on `SOURCES`), and the certificate or the probe meant."""
 
     model: str
     domain: str

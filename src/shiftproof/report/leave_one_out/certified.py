@@ -83,7 +83,7 @@ class CertifiedByTarget(TargetSection):
             "of the same models. The gray area is the best of all lines on the target at each radius: a picture, and "
             "no classifier's curve. Mean radii are over all samples, with 0 for those that are wrong or abstain; "
             "'lost' is the mean radius on the sources less that on the target, with its 95 % interval over samples and "
-            "training seeds.",
+            "training seeds, and as a share of that on the sources.",
         ]
 
     def cards(self) -> list[Card]:
@@ -213,7 +213,7 @@ def _lines(one: _Pair, name: str, styles: dict[str, Style], radii: FloatArray) -
 def _radius_cell(one: _Pair) -> Cell:
     sign = "+" if one.unseen.biased else ""
     figures = f"{one.unseen.mean_radius():.4f}{sign}"
-    lost = f"lost {one.lost.value:+.4f} ({one.lost.low:+.4f} to {one.lost.high:+.4f})"
+    lost = _lost_words(one.lost, one.source_radius)
     return Cell(figures, (f"sources {one.source_radius:.4f}", lost), f"{figures}, {lost}")
 
 
@@ -225,8 +225,14 @@ def _mean_cell(own: Sequence[_Pair], targets: int) -> Cell:
         float(np.mean([one.source_radius for one in own])),
         float(np.mean([one.unseen.mean_radius() for one in own])),
     )
-    text = f"lost {lost.value:+.4f} ({lost.low:+.4f} to {lost.high:+.4f})"
+    text = _lost_words(lost, source)
     return Cell(f"{unseen:.4f}", (f"sources {source:.4f}", text), f"{unseen:.4f}, {text}")
+
+
+def _lost_words(lost: Estimate, source: float) -> str:
+    """What is lost, and which share of the mean radius on the sources that is, if there is any."""
+    share = f", {lost.value / source:+.1%}" if source else ""
+    return f"lost {lost.value:+.4f} ({lost.low:+.4f} to {lost.high:+.4f}){share}"
 
 
 def _records(kind: str, pairs: Sequence[_Pair]) -> Iterator[list[Any]]:
@@ -235,3 +241,5 @@ def _records(kind: str, pairs: Sequence[_Pair]) -> Iterator[list[Any]]:
         yield [*head, "mean radius on the target", one.unseen.mean_radius(), None, None]
         yield [*head, "mean radius on the sources", one.source_radius, None, None]
         yield [*head, "lost from sources", one.lost.value, one.lost.low, one.lost.high]
+        if one.source_radius:
+            yield [*head, "share lost from sources", one.lost.value / one.source_radius, None, None]

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from shiftproof.report.claims.judge import ClaimOutcome
+from shiftproof.report.claims.overview import OVER_TARGETS
 from shiftproof.report.leave_one_out.section import TargetSection
 from shiftproof.report.section import Badge, Badges, Card
-from shiftproof.report.sections.claims import VERDICT_LEVELS, difference_words, short_table
+from shiftproof.report.sections.claims import VERDICT_LEVELS, claim_records, difference_words, short_table
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table
 
 __all__ = ["ClaimsByTarget"]
 
 _COLUMNS = ("claim", "says", "target", "verdict", "why")
-_ALL = "mean over targets"
 
 
 class ClaimsByTarget(TargetSection):
@@ -37,7 +37,7 @@ class ClaimsByTarget(TargetSection):
             each = [_cell(known[claim.id]) if claim.id in known else Cell("-") for known in by_target.values()]
             cells = [_cell(claim), short_table([claim]).rows[0].cells[3], *each]
             rows.append(Row([Cell(claim.id, strong=True), Cell(claim.says), *cells]))
-        return [Table("claims", heads, rows, Records(_COLUMNS, list(self._records())))]
+        return [Table("claims", heads, rows, self._every_part())]
 
     def words(self) -> list[str]:
         """How verdicts are made."""
@@ -65,9 +65,16 @@ class ClaimsByTarget(TargetSection):
         """Every verdict."""
         return [dict(zip(_COLUMNS, row, strict=True)) for row in self._records()]
 
+    def _every_part(self) -> Records:
+        """The comparisons of all claims, of the mean first and then of every run."""
+        by_target = {OVER_TARGETS: self.report.claims} | {target: part.claims for target, part in self.parts.items()}
+        parts = {target: claim_records(claims) for target, claims in by_target.items()}
+        rows = [[target, *row] for target, records in parts.items() for row in records.rows]
+        return Records(["target", *parts[OVER_TARGETS].columns], rows)
+
     def _records(self) -> Iterator[list[Any]]:
         for one in self.report.claims:
-            yield [one.id, one.says, _ALL, one.verdict, one.why]
+            yield [one.id, one.says, OVER_TARGETS, one.verdict, one.why]
         for target, part in self.parts.items():
             for one in part.claims:
                 yield [one.id, one.says, target, one.verdict, one.why]

@@ -12,7 +12,7 @@ from shiftproof.report.section import SECTIONS, Badge, Badges, Card, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table, points
 from shiftproof.types import Estimate
 
-__all__ = ["VERDICT_LEVELS", "Claims", "difference_words", "short_table"]
+__all__ = ["VERDICT_LEVELS", "Claims", "claim_records", "difference_words", "short_table"]
 
 VERDICT_LEVELS = {"supported": "pass", "contradicted": "fail"}
 
@@ -85,7 +85,7 @@ def _table(claims: Sequence[ClaimOutcome]) -> Table:
         Row([_name(one), Cell(one.says), Cell(one.verdict, _p_values(one)), *_weakest(one), Cell(one.why)])
         for one in claims
     ]
-    return Table("claims", head, rows, _records(claims))
+    return Table("claims", head, rows, claim_records(claims))
 
 
 def _name(one: ClaimOutcome) -> Cell:
@@ -152,7 +152,8 @@ def _p(value: float | None) -> str:
     return "-" if value is None else "below 0.0001" if value < 1e-4 else f"{value:.2g}"
 
 
-def _records(claims: Sequence[ClaimOutcome]) -> Records:
+def claim_records(claims: Sequence[ClaimOutcome]) -> Records:
+    """Every comparison of every claim: verdicts, figures of both sides, what was published."""
     columns = [
         *("claim", "says", "verdict", "why", "p", "p against", "confidence", "part", "sentence", "part verdict"),
         *("this", "this low", "this high", "that", "that low", "that high"),

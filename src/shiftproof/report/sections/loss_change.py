@@ -10,7 +10,7 @@ from shiftproof.evidence import Evidence
 from shiftproof.report.estimates import estimate, repeats_in
 from shiftproof.report.section import SECTIONS, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table, number_cell
-from shiftproof.theory.ood.bounds import ood_bound
+from shiftproof.theory.ood.bounds import OODBound, ood_bound
 from shiftproof.types import Estimate
 
 __all__ = ["LossChange", "LossChanges", "loss_changes_of"]
@@ -51,13 +51,27 @@ class LossChanges(Section):
         rows, records = [], []
         for one in loss_changes_of(self.report.evidence):
             proven = Cell("-") if one.proven is None else number_cell(one.proven)
-            cells = [self.report.row_name(one.model, one.domain), Cell(one.threat), number_cell(one.found), proven]
+            name = self.report.row_name(one.model, one.domain)
+            cells = [name, Cell(one.threat), number_cell(one.found), proven, _nearby(one)]
             rows.append(Row(cells, tint=one.domain in self.report.targets))
             for metric, e in (("found, at least", one.found), ("proven, at most", one.proven)):
                 if e is not None:
-                    records.append([one.model, one.domain, one.threat, metric, e.value, e.low, e.high, e.n])
+                    records.append([one.model, one.domain, one.threat, metric, e.value, e.low, e.high, e.n, ""])
+            if one.dimensions:
+                known = [
+                    one.model,
+                    one.domain,
+                    one.threat,
+                    "bound on distributions nearby",
+                    None,
+                    None,
+                    None,
+                    one.found.n,
+                ]
+                records.append([*known, _bound(one).vacuous])
         heads = [Heading("threat"), Heading("found", ("at least",)), Heading("proven", ("at most",))]
-        columns = ["model", "domain", "threat", "metric", "value", "low", "high", "n"]
+        heads.append(Heading("distributions nearby", ("bound",)))
+        columns = ["model", "domain", "threat", "metric", "value", "low", "high", "n", "vacuous"]
         return [Table("loss-change", [Heading("model, domain"), *heads], rows, Records(columns, records))]
 
     def words(self) -> list[str]:
@@ -83,12 +97,24 @@ def loss_changes_of(evidence: Evidence) -> list[LossChange]:
     return changes
 
 
-def _distribution_bound(one: LossChange) -> str:
-    """What follows for all distributions nearby, at best: on images nothing does, and by how much."""
+def _bound(one: LossChange) -> OODBound:
+    """The bound for all distributions nearby, at best: of a loss that changes less than it does."""
     if one.norm == "linf":
         # not even for a loss that did not change at all
-        bound = ood_bound(0.0, one.eps / 2, one.found.n, one.dimensions)
-    else:
-        change = min(max(one.found.value, 1e-3), 0.5)
-        bound = ood_bound(change, one.eps * change / 2, one.found.n, one.dimensions, "l2")
+        return ood_bound(0.0, one.eps / 2, one.found.n, one.dimensions)
+    change = min(max(one.found.value, 1e-3), 0.5)
+    return ood_bound(change, one.eps * change / 2, one.found.n, one.dimensions, "l2")
+
+
+def _nearby(one: LossChange) -> Cell:
+    """Whether the bound says nothing, and how many times more samples it would take; what it would say is not shown."""
+    if not one.dimensions or not _bound(one).vacuous:
+        return Cell("-")
+    orders = f"10^{_bound(one).orders_short:,.0f} times too few samples"
+    return Cell("vacuous", (orders,), f"vacuous ({orders})")
+
+
+def _distribution_bound(one: LossChange) -> str:
+    """What follows for all distributions nearby, at best: on images nothing does, and by how much."""
+    bound = _bound(one)
     return f"What this says of distributions nearby (theorems 1 and 2 of arXiv 2105.11144, corrected): {bound.sentence}"

@@ -132,6 +132,9 @@ def _heading(metric: str, level: float | None) -> str:
     if metric == "attacked" and level is not None:
         # documents print sizes of attacks without their norm, in 255ths
         return f"attacked, eps {eps_text(level)}"
+    if metric.startswith("corrupted@"):
+        what, _, severity = metric.removeprefix("corrupted@").rpartition(":")
+        return f"{what or 'corrupted'}, severity {severity}" if severity.isdigit() else severity
     return _NAMES.get(metric, metric if level is None else f"r = {level:g}")
 
 

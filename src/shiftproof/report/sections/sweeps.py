@@ -1,4 +1,4 @@
-"""What changes with an option that a study sweeps over: accuracy and mean certified radius by its value."""
+"""What changes with an option that a study sweeps over: accuracy, also where corrupted, and mean certified radius."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from shiftproof.display.chart import Chart, Key, Panel, style_of
 from shiftproof.display.marks import Dots, Line, Mark, Whiskers
 from shiftproof.report.certified import Series
 from shiftproof.report.estimates import estimate, repeats_in
+from shiftproof.report.measures import measures_of
 from shiftproof.report.section import SECTIONS, Section
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table, percent_cell
 from shiftproof.types import Estimate
@@ -57,7 +58,7 @@ class Sweeps(Section):
         return [self._table(sweep) for sweep in self.report.sweeps]
 
     def charts(self) -> list[Chart]:
-        """Accuracy by the option's value, and mean certified radii."""
+        """Accuracy by the option's value, also on corrupted samples, and mean certified radii."""
         charts: list[Chart] = []
         for sweep in self.report.sweeps:
             points = self._points(sweep)
@@ -81,15 +82,21 @@ class Sweeps(Section):
         shown = self.report.targets or self.report.sources
         evidence = [one for one in self.report.evidence if one.domain in shown and one.probe == "clean"]
         clean = {(one.model, one.domain): one for one in repeats_in(evidence)}
+        spoiled = self.report.evidence.where(probe="corrupt")
         points = []
         for value, model in sweep.models:
             accuracies = {domain: clean[model, domain] for domain in shown if (model, domain) in clean}
             for domain, repeats in accuracies.items():
                 points.append(_Point(value, domain, "accuracy", estimate(repeats.values(), exact=not repeats.grouped)))
+            corrupted = [one for one in measures_of(spoiled, model) if one.kind == "corrupted"]
+            for one in corrupted:
+                points += [
+                    _Point(value, domain, one.title, one.at(domain)) for domain in shown if domain in one.samples
+                ]
             certified = [one for one in self.report.series if one.model == model and one.domain in shown]
-            for one in certified:
-                radius = estimate(one.radii, exact=False, limits=None)
-                points.append(_Point(value, one.domain, f"mean radius, {_certificate(one, certified)}", radius))
+            for series in certified:
+                radius = estimate(series.radii, exact=False, limits=None)
+                points.append(_Point(value, series.domain, f"mean radius, {_certificate(series, certified)}", radius))
         return points
 
     def _table(self, sweep: Sweep) -> Table:
@@ -129,10 +136,14 @@ def _name(one: Series) -> str:
     return str(certifier["name"]).replace("-", " ") if isinstance(certifier, Mapping) else one.title
 
 
+def _is_share(measure: str) -> bool:
+    return measure == "accuracy" or measure.startswith("corrupted")
+
+
 def _cell(known: Estimate | None, measure: str) -> Cell:
     if known is None:
         return Cell("-")
-    if measure == "accuracy":
+    if _is_share(measure):
         return percent_cell(known)
     return Cell(f"{known.value:.3f}", (f"{known.low:.3f} to {known.high:.3f}",), known.format("{:.3f}".format))
 
@@ -153,6 +164,6 @@ def _chart(name: str, sweep: Sweep, measure: str, points: list[_Point]) -> Chart
     values = sorted({point.value for point in points})
     x = numbers_axis(sweep.name, values, ticks=values, log=wide)
     ends = [0.0, *(limit for point in points for limit in (point.estimate.low, point.estimate.high))]
-    y = numbers_axis(measure, ends, percent=measure == "accuracy", grid=True)
+    y = numbers_axis(measure, ends, percent=_is_share(measure), grid=True)
     keys = [Key(domain, style, "both") for domain, style in styles.items()]
     return Chart(name, [Panel(marks, x, y, height=220)], keys, f"{measure} by {sweep.name}")
