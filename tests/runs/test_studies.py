@@ -15,13 +15,17 @@ from scipy.stats import norm
 
 from shiftproof.cli.show import show_costs
 from shiftproof.domains import Domain, Domains
-from shiftproof.errors import DataError, StudyError, UnknownName, UsageError
+from shiftproof.domains.colon import stain_of_site
+from shiftproof.errors import DataError, DataNotFound, StudyError, UnknownName, UsageError
 from shiftproof.evidence import Evidence
+from shiftproof.probes.clean import Clean
 from shiftproof.report import accuracy_table, shift_findings
 from shiftproof.runs import Run, find_study, list_studies, open_run, parse_study, run_study
 from shiftproof.runs.data import StudyData, data_findings, load_study_data
+from shiftproof.runs.dry_run import prepare_blank
 from shiftproof.runs.estimate import estimate_study
 from shiftproof.runs.identity import study_identity
+from shiftproof.runs.leave_one_out import left_out_of
 from shiftproof.statistics import upper_bound
 
 pytestmark = pytest.mark.usefixtures("brief_examinations")
@@ -41,6 +45,34 @@ EVEN = {name: {"0-4": 100, "5-9": 100} for name in ("e=0.1", "e=0.2", "e=0.9")}
 @pytest.mark.parametrize("name", list_studies())
 def test_studies_that_come_along_are_valid(name: str) -> None:
     assert find_study(name).title
+
+
+def test_the_null_case_and_the_stained_one_are_one_study() -> None:
+    null, stained = (find_study(name).to_config() for name in ("medical-colon", "medical-stain"))
+    for key in null:
+        if key not in ("data", "claims", "title", "about", "name"):
+            assert null[key] == stained[key], key
+    assert {**stained["data"], "stain": 0.0} == null["data"]
+    # left out are the sites with most and least of both stains together
+    stains = {f"site-{number}": np.prod(stain_of_site(number, 0.7)) for number in range(1, 6)}
+    darkest_last = sorted(stains, key=lambda name: float(stains[name]))
+    assert set(stained["leave_out"]) == {darkest_last[0], darkest_last[-1]}
+
+
+def test_the_study_of_camelyon17_can_be_tried_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHIFTPROOF_DATA", str(tmp_path))
+    study = find_study("medical")
+    targets = left_out_of(study)
+    assert targets == tuple(f"hospital_{number}" for number in range(5))
+    dry = prepare_blank(study.leaving_out("hospital_2"), DataNotFound("no slides"))
+    assert dry.measured(dry.prepared.data, "hospital_2", Clean()) == 600
+    noises = {"gaussian", "rotation", "translation", "scaling", "affine", "dct"}
+    for name in ("standard", "linf 8/255"):
+        probes = [one.to_config() for one in study.models[name].probes]
+        assert {one["certifier"]["noise"]["name"] for one in probes if one["name"] == "certify"} == noises
+    # whatever the scale, the same models are compared
+    assert set(find_study("medical", scale="paper").models) == set(study.models)
+    assert not any(claim.needs for claim in study.claims)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -16,9 +20,26 @@ from shiftproof.models.text import EmbeddedTexts, TextEncoder, embedding_shape
 from shiftproof.models.text.encoder import check_takes
 from shiftproof.rng import torch_generator
 
-__all__ = ["check_classifier", "check_embeddings", "reference_inputs"]
+__all__ = ["check_classifier", "check_embeddings", "checked_once", "reference_inputs"]
 
 COMPARED = 8
+
+
+_CHECKED: ContextVar[list[tuple[object, object, int]] | None] = ContextVar("checked", default=None)
+"""Models that were checked, the domain and how many classes; None outside of `checked_once`."""
+
+
+@contextmanager
+def checked_once() -> Iterator[None]:
+    """Within it, a model is checked on a domain once: for several questions about models that nothing changes between.
+
+    Certificates are never made within it; who makes one checks the model itself.
+    """
+    token = _CHECKED.set([])
+    try:
+        yield
+    finally:
+        _CHECKED.reset(token)
 
 
 def check_classifier(model: nn.Module, domain: Domain) -> int:
@@ -27,6 +48,17 @@ def check_classifier(model: nn.Module, domain: Domain) -> int:
     A guarantee is about a function. A model in train mode, with dropout, with statistics of the batch, with a random
     draw inside or with a memory of its calls is none. Outputs are compared relative to what would change an answer.
     """
+    known = _CHECKED.get()
+    for one, there, classes in known or ():
+        if one is model and there is domain:
+            return classes
+    classes = _check(model, domain)
+    if known is not None:
+        known.append((model, domain, classes))
+    return classes
+
+
+def _check(model: nn.Module, domain: Domain) -> int:
     if not isinstance(model, nn.Module):
         raise UsageError(f"the model is {type(model).__name__}; it should be a torch.nn.Module that returns logits")
     check_copyable(model)

@@ -43,6 +43,8 @@ __all__ = [
 
 _COLUMN = 16
 """Characters of a column of a table, at least, where there is room: those of an interval."""
+DAY = 24 * 3600
+"""Seconds from which what a study takes is told in hours of a GPU as well."""
 STYLES = {"pass": "green", "warn": "yellow", "fail": "bold red"}
 
 
@@ -147,9 +149,26 @@ def show_costs(cost: StudyCost, as_json: bool) -> None:
         say(f"The study has a cap of {duration(cost.cap_seconds)}: what is expected is {within} it.")
     if cost.precisions:
         say(cost.precisions)
+    if cost.seconds > DAY and cost.gpu_hours is not None:
+        say(f"{_on_a_gpu(cost)}.")
+    if cost.unfetched:
+        names = ", ".join(cost.unfetched)
+        say(f"Nothing was fetched: tried with random weights in place of published ones: {names}.")
     if cost.missing:
         say(f"Tried on blank images of the data's shape, because the data is not here: {cost.missing}")
     say(f"memory about {cost.memory_mb:,.0f} MB. Time was measured on this machine just now, on a few steps.")
+
+
+def _on_a_gpu(cost: StudyCost) -> str:
+    """Counted operations as hours, rounded to what such a count can tell."""
+    from shiftproof.runs.estimate import GPU_OPERATIONS
+
+    expected, most = (f"{float(f'{hours:.2g}'):,g}" for hours in cost.gpu_hours or ())
+    more = "" if most == expected else f" ({most} at most)"
+    return (
+        f"About {expected} hours{more} on a GPU that gets {GPU_OPERATIONS / 1e12:g} TFLOP/s done: an estimate from "
+        "counted operations, not measured"
+    )
 
 
 def show_edits(edited: Sequence[EditedText], most: int = 3) -> None:

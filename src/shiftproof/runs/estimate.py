@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from shiftproof.domains import Domain, Domains, train_part, validation_part
 from shiftproof.execution import HERE, Compute, Mode, parse_duration, progress_bar
@@ -41,6 +43,8 @@ LONG_SECONDS = 6.0
 WARM_UP_STEPS = 3
 SLOW_SECONDS = 0.01
 """A model that takes longer for a sample is not tried on probes and steps: its passes are counted, and one is timed."""
+GPU_OPERATIONS = 10e12
+"""Operations of floating point a second that a GPU gets done, for hours on one: 10 TFLOP/s."""
 _BACKWARD = 3.0
 """Forward and backward take about three times as long as forward."""
 _FORWARD_ONLY = (Certify, Clean, Corrupt, Noisy)
@@ -48,7 +52,11 @@ _FORWARD_ONLY = (Certify, Clean, Corrupt, Noisy)
 
 @dataclass(frozen=True)
 class StageCost:
-    """What one stage of one model takes, as expected and at most."""
+    """What one stage of one model takes, as expected and at most.
+
+    `operations` are those of floating point that its model takes for each of the passes, backward ones included; a
+    product and its sum are two.
+    """
 
     model: str
     stage: str
@@ -56,6 +64,7 @@ class StageCost:
     most_forward_passes: int
     seconds: float
     most_seconds: float
+    operations: float = 0.0
 
     def shared_by(self, cells: int) -> StageCost:
         """What it takes where so many models are trained and measured at once."""
@@ -63,8 +72,13 @@ class StageCost:
 
     def times(self, count: int) -> StageCost:
         """What it takes so many times."""
-        passes, most_passes = self.forward_passes * count, self.most_forward_passes * count
-        return StageCost(self.model, self.stage, passes, most_passes, self.seconds * count, self.most_seconds * count)
+        return replace(
+            self,
+            forward_passes=self.forward_passes * count,
+            most_forward_passes=self.most_forward_passes * count,
+            seconds=self.seconds * count,
+            most_seconds=self.most_seconds * count,
+        )
 
 
 @dataclass(frozen=True)
@@ -73,6 +87,7 @@ class StudyCost:
 
     `missing` says which data was not here, so that blank images were tried; `besides_seconds` are for starting workers
     and for the report, and are a part of all seconds. `precisions` says whether votes in bf16 would come faster.
+    `unfetched` are models of the hub that were tried with random weights.
     """
 
     costs: list[StageCost]
@@ -85,6 +100,19 @@ class StudyCost:
     missing: str = ""
     besides_seconds: float = 0.0
     precisions: str = ""
+    unfetched: tuple[str, ...] = ()
+
+    @property
+    def gpu_hours(self) -> tuple[float, float] | None:
+        """Hours on a GPU that does `GPU_OPERATIONS` a second, as expected and at most: counted, not measured.
+
+        None where the operations of a model can't be counted.
+        """
+        if not all(one.operations for one in self.costs):
+            return None
+        expected = sum(one.forward_passes * one.operations for one in self.costs)
+        most = sum(one.most_forward_passes * one.operations for one in self.costs)
+        return expected / GPU_OPERATIONS / 3600, most / GPU_OPERATIONS / 3600
 
 
 def estimate_study(
@@ -125,6 +153,7 @@ def estimate_study(
         "" if dry is None else str(dry.missing),
         besides,
         describe_precisions(prepared, prepared.study.all_probes),
+        () if dry is None else dry.unfetched,
     )
 
 
@@ -146,15 +175,18 @@ def _costs(prepared: Prepared, name: str, compute: Compute, dry: DryRun | None) 
     few, shared = trial_domain(data.measured), cells_at_once(study, compute)
     with math_threads(cell_threads(study) if spec.train else torch.get_num_threads()):
         costs = training_costs(prepared, name, model, dry, compute.device)
+    operations = count_operations(model, few)
+    costs = [replace(one, operations=_BACKWARD * operations) for one in costs]
     slow = _slow_pass(model, few)
     for probe in study.probes_of(name):
         places = data.measured_by(probe, name)
         counts = [len(one) if dry is None else dry.measured(data, one.name, probe) for one in places]
         where = compute.alone() if shared > 1 else compute
         if slow is None:
-            costs.append(_probe_cost(probe, name, model, few, counts, where))
+            cost = _probe_cost(probe, name, model, few, counts, where)
         else:
-            costs.append(_counted_cost(probe, name, model, slow, counts, where))
+            cost = _counted_cost(probe, name, model, slow, counts, where)
+        costs.append(replace(cost, operations=_passes_of(probe) * operations))
     # every seed trains and measures a model of its own
     costs = [one.times(len(study.seeds)) for one in costs] if spec.train and study.seeds else costs
     return [one.shared_by(shared) for one in costs]
@@ -257,9 +289,27 @@ def _counted_cost(
 ) -> StageCost:
     """The cost of a probe on a slow model: what it may take at most, by its passes and how long one takes."""
     each = probe.passes(model)
-    backward = 1.0 if isinstance(probe, _FORWARD_ONLY) else _BACKWARD
-    passes, wall = each * sum(counts), wall_seconds(probe, each * backward * seconds, counts, compute)
+    passes, wall = each * sum(counts), wall_seconds(probe, each * _passes_of(probe) * seconds, counts, compute)
     return StageCost(name, probe.title, passes, passes, wall, wall)
+
+
+def _passes_of(probe: Probe) -> float:
+    """How many forward passes a pass of a probe is worth, which may go back as well."""
+    return 1.0 if isinstance(probe, _FORWARD_ONLY) else _BACKWARD
+
+
+def count_operations(model: nn.Module, domain: Domain) -> int:
+    """Operations of floating point in one forward pass of a sample, of layers that multiply; a product and its sum are
+    two. 0 of a model that can't be counted.
+    """
+    inputs = domain.take(range(1))[0]
+    try:
+        # attention by its formula: what is done in one piece on this processor is not counted
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+            model.eval()(inputs)
+    except Exception:  # noqa: BLE001  (code of others that a counter gets into the way of)
+        return 0
+    return int(counter.get_total_flops())
 
 
 def _probe_cost(

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from shiftproof.certification.checks import checked_once
 from shiftproof.domains import Domains, train_part
 from shiftproof.errors import ShiftproofError, StudyError, UsageError
 from shiftproof.evidence import slug
@@ -149,16 +150,28 @@ def _check_probes(study: Study, data: StudyData, models: Mapping[str, nn.Module]
     """Refuse what no training would make measurable, and data without training rows, before there is any training."""
     for domain in data.sources if study.trains else ():
         train_part(domain)
-    for name, spec in study.models.items():
-        model = models[name] if name in models else untrained(spec, data.sources).eval()
-        for probe in study.probes_of(name):
-            # what holds for one domain holds for all, but for samples that adapt the model
-            places = data.measured if probe.calibrates else data.measured[-1:]
-            try:
-                for domain in places:
-                    check_labels(probe, domain)
-                    probe.check(model, domain, data.training)
-            except ShiftproofError as error:
-                if not study.trains and len(study.models) == 1:
-                    raise
-                raise StudyError(f"model {name!r} can't be measured by {probe.title!r}: {error}") from error
+    # before training, networks of one architecture differ in nothing that a probe could refuse
+    built: dict[str, nn.Module] = {}
+    asked: set[tuple[str, str]] = set()
+    with checked_once():
+        for name, spec in study.models.items():
+            alike = name if name in models else repr((spec.model.to_config(), spec.pretrain))
+            if alike not in built:
+                built[alike] = models[name] if name in models else untrained(spec, data.sources).eval()
+            for probe in study.probes_of(name):
+                if (alike, repr(probe)) not in asked:
+                    asked.add((alike, repr(probe)))
+                    _check_probe(study, data, name, built[alike], probe)
+
+
+def _check_probe(study: Study, data: StudyData, name: str, model: nn.Module, probe: Probe) -> None:
+    # what holds for one domain holds for all, but for samples that adapt the model
+    places = data.measured if probe.calibrates else data.measured[-1:]
+    try:
+        for domain in places:
+            check_labels(probe, domain)
+            probe.check(model, domain, data.training)
+    except ShiftproofError as error:
+        if not study.trains and len(study.models) == 1:
+            raise
+        raise StudyError(f"model {name!r} can't be measured by {probe.title!r}: {error}") from error
