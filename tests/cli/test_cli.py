@@ -53,7 +53,7 @@ def test_help_names_every_verb_without_importing_torch() -> None:
 
 
 KEYS = ("attack", "certifier", "data", "limit", "model", "models", "noise", "objective", "pretrain", "selection")
-KEYS += ("training",)
+KEYS += ("probes", "training")
 SETTING = {
     "train": ["--data", "digits"],
     "certify": ["--data", "digits", "--model", "file:nowhere"],

@@ -133,6 +133,8 @@ def _study(data: str, model: str, objective: str, seed: int, changes: list[str],
     for change in changes:
         if (whole := change.partition("=")[0].strip()) in ("model", "objective"):
             raise UsageError(f"--set {change} would replace the whole {whole}: name it with --{whole}")
+        if whole.split(".")[0] == "probes":
+            raise UsageError("--set: unknown key 'probes'. train measures accuracy; certify and attack measure more")
         apply_override(document if change.startswith("data.") else one, change)
     title = ModelSource(model).title
     return validated({**document, "title": f"Training of {title}", "models": {title: one}}, "command line")

@@ -1,7 +1,7 @@
-"""A study whose data is not on this machine, on blank images of its shape: models are built, probes checked and timed.
+"""A study that is tried and not run: weights are not fetched for it, because random ones take as long, and blank images
+stand in for data that is not on this machine. Models are built, probes checked and timed.
 
-Weights are not fetched for it: random ones take as long. Nothing of what is computed on blank images says anything
-about the data but how long it takes.
+Nothing of what is computed so says anything about data or models but how long it takes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shiftproof.runs.prepare import Prepared, prepare_study
 from shiftproof.runs.sources import HandedOver
 from shiftproof.runs.spec import Study
 
-__all__ = ["DryRun", "prepare_blank"]
+__all__ = ["DryRun", "prepare_blank", "unfetched", "without_fetching"]
 
 HELD_OUT = 0.2
 """The part of a domain that our split keeps from training."""
@@ -42,12 +42,6 @@ class DryRun:
         most = [most_samples(data.limit), None if probe.cheap else most_samples(data.first(domain))]
         return min([whole, *(one for one in most if one is not None)])
 
-    @property
-    def unfetched(self) -> tuple[str, ...]:
-        """Models of the hub that were tried with random weights."""
-        specs = self.prepared.study.models.values()
-        return tuple(sorted({one.model.name for one in specs if fetches(one.model.name, one.model.options)}))
-
     def held_out(self, domain: str) -> int:
         """How many samples of a source are not."""
         return round(HELD_OUT * self.outline.counts[domain])
@@ -63,7 +57,18 @@ def prepare_blank(study: Study, missing: DataNotFound) -> DryRun:
     blank = HandedOver(blank_domains(outline, study.data.source))
     # blank images are marked as no part of published rows; what training leaves out stands for a test set
     part = {"split": "held-out"} if study.split in ("validation", "test") else {}
+    return DryRun(prepare_study(without_fetching(study).changed(data=blank, **part)), outline, missing)
+
+
+def without_fetching(study: Study) -> Study:
+    """The study with random weights in place of those that its models would fetch from the hub."""
     models = {
         name: spec.model_copy(update={"model": replace(spec.model, fetch=False)}) for name, spec in study.models.items()
     }
-    return DryRun(prepare_study(study.changed(data=blank, models=models, **part)), outline, missing)
+    return study.changed(models=models)
+
+
+def unfetched(study: Study) -> tuple[str, ...]:
+    """Models of the hub that are tried with random weights."""
+    sources = [spec.model for spec in study.models.values() if not spec.model.fetch]
+    return tuple(sorted({one.name for one in sources if fetches(one.name, one.options)}))

@@ -23,7 +23,7 @@ from shiftproof.probes.corrupt import Corrupt
 from shiftproof.probes.noisy import Noisy
 from shiftproof.runs.budget import ENDING
 from shiftproof.runs.cells import cell_threads, cells_at_once
-from shiftproof.runs.dry_run import DryRun
+from shiftproof.runs.dry_run import DryRun, unfetched, without_fetching
 from shiftproof.runs.model_spec import ModelSpec
 from shiftproof.runs.precisions import describe_precisions
 from shiftproof.runs.prepare import Prepared, prepare_study
@@ -123,10 +123,11 @@ def estimate_study(
 ) -> StudyCost:
     """Run a few steps of every model and a moment of every probe, and scale up; of some `models` alone where told.
 
-    Of a study whose data is not here, on blank images of its shape.
+    Published weights are not fetched for it. Of a study whose data is not here, on blank images of its shape.
     """
     dry = study if isinstance(study, DryRun) else None
-    prepared = dry.prepared if dry is not None else prepare_study(study) if isinstance(study, Study) else study
+    prepared = dry.prepared if dry is not None else study
+    prepared = prepare_study(without_fetching(prepared)) if isinstance(prepared, Study) else prepared
     assert isinstance(prepared, Prepared)
     costs: list[StageCost] = []
     known: dict[str, list[StageCost]] = {}
@@ -153,7 +154,7 @@ def estimate_study(
         "" if dry is None else str(dry.missing),
         besides,
         describe_precisions(prepared, prepared.study.all_probes),
-        () if dry is None else dry.unfetched,
+        unfetched(prepared.study),
     )
 
 
