@@ -13,6 +13,8 @@ from safetensors.torch import save_file
 from shiftproof import load_domains, load_model
 from shiftproof.errors import ModelError, UnknownName, UsageError
 from shiftproof.models.load import check_trained
+from shiftproof.runs import parse_study, run_study
+from shiftproof.runs.estimate import estimate_study
 from shiftproof.runs.sources import ModelSource
 
 Run = Callable[..., tuple[int, str, str]]
@@ -211,6 +213,28 @@ class TestWeightsOfAFile:
     def test_the_hub_out_of_reach_names_the_file_as_a_way(self) -> None:
         with pytest.raises(ModelError, match=r"no route to the hub.*--set model\.weights=FILE\.safetensors"):
             load_model("timm:small", load_domains("digits"), pretrained=True)
+
+
+class TestEstimates:
+    def test_fetch_nothing_and_say_so(self, library: Path, brief_trials: None) -> None:
+        study = """
+        data: digits
+        limit: 20
+        models:
+          small:
+            model: {name: "timm:small", pretrained: true, head: free}
+            objective: erm
+            training: {batch: 8, steps: 4}
+        probes: [clean]
+        """
+        cost = estimate_study(parse_study(study, "study.yaml", "study"))
+        assert cost.unfetched == ("timm:small",)
+        assert cost.gpu_hours is not None
+        with pytest.raises(ModelError, match="no route to the hub"):
+            run_study(parse_study(study, "study.yaml", "study"), "out", progress="off")
+        assert not list(Path().glob("out/models/*"))
+        for name in [one for one in sys.modules if one.split(".")[0] == "timm"]:
+            sys.modules.pop(name)
 
 
 @pytest.mark.parametrize(
