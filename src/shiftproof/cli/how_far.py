@@ -27,18 +27,24 @@ def show_distances(
     in_report: bool,
     json: bool,
 ) -> None:
-    """Measure, and show or write what was found; with `in_report` every run keeps it."""
+    """Measure, and show or write what was found; with `in_report` every run keeps it, and so does a leave-one-out."""
     from shiftproof.errors import UsageError
     from shiftproof.runs import open_run
     from shiftproof.runs.distances import keep_pairs
     from shiftproof.runs.how_far import measure_distances
+    from shiftproof.runs.leave_one_out import folders_of, is_leave_one_out, open_leave_one_out
     from shiftproof.runs.trust import Trust
 
     if in_report and not runs:
         raise UsageError("--in-report writes the report of a run: give --run")
-    found = measure_distances(data, list(runs), trust=Trust((), trust), progress="lines", **options)
+    several = [path for path in runs if is_leave_one_out(path)]
+    each = [run for path in runs for run in (folders_of(path) if path in several else [path])]
+    found = measure_distances(data, each, trust=Trust((), trust), progress="lines", **options)
     written = [] if out is None else [_write(found, out)]
-    for run in {path.resolve(): path for path in runs}.values() if in_report else ():
+    for path in {path.resolve(): path for path in several}.values() if in_report else ():
+        keep_pairs(path, found.pairs, found.gaps)
+        written.append(open_leave_one_out(path).export()[0])
+    for run in {path.resolve(): path for path in each}.values() if in_report and not several else ():
         opened = open_run(run)
         others = [gap for gap in found.gaps if gap.run != opened.folder.name]
         keep_pairs(opened.folder, found.pairs, others)

@@ -85,6 +85,9 @@ def _show(found: LeaveOneOut, require: list[str] | None) -> None:
             say(table.caption)
             # how far targets are is on the page
             show_page_table(replace(table, rows=[row for row in table.rows if row.cells[0].strong]))
+    if "doubts" in content.sections:
+        for doubt in content.sections["doubts"].words():
+            tell("warn", doubt, STYLES["warn"])
     for run in found.runs:
         _show_findings(run)
     for claim in found.claims:

@@ -47,10 +47,12 @@ def command(
     from shiftproof.runs.leave_one_out import is_leave_one_out, open_leave_one_out
     from shiftproof.runs.trust import Trust
     from shiftproof.runs.verify import verify_folder
+    from shiftproof.runs.verify_leave_one_out import check_leave_one_out
 
     chosen = secrets.randbits(32) if seed is None else seed
     trusted, findings = Trust(tuple(model or ()), trust), []
-    folders = [one.folder for one in open_leave_one_out(run).runs] if is_leave_one_out(run) else [run]
+    whole = open_leave_one_out(run) if is_leave_one_out(run) else None
+    folders = [run] if whole is None else [one.folder for one in whole.runs]
     for folder in folders:
         if len(folders) > 1 and not json:
             say(str(folder))
@@ -58,6 +60,12 @@ def command(
             findings.append(finding)
             if not json:
                 show_findings([finding])
+    if whole is not None:
+        about_all = list(check_leave_one_out(whole))
+        findings += about_all
+        if not json:
+            say(str(run))
+            show_findings(about_all)
     failed = [finding for finding in findings if finding.level == "fail"]
     if json:
         show_json({"broken": len(failed), "seed": chosen, "findings": [asdict(finding) for finding in findings]})

@@ -59,12 +59,14 @@ def current_progress() -> Mode:
 def duration(seconds: float) -> str:
     """A time as people say it.
 
-    >>> duration(45), duration(700), duration(9000)
-    ('45 s', '12 min', '2.5 h')
+    >>> duration(45), duration(700), duration(9000), duration(4.5e7)
+    ('45 s', '12 min', '2.5 h', '12,500 h')
     """
     if seconds < 120:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 360_000 else f"{seconds / 3600:,.0f} h"
 
 
 def parse_duration(text: str, name: str = "budget") -> float:

@@ -50,6 +50,17 @@ class Extractor:
     name: str
     network: nn.Module | None = None
 
+    @property
+    def label(self) -> str:
+        """What it is called beside its distances: of a file, its name and the beginning of a hash of its weights.
+
+        No two files are taken for one then, and no folder is told.
+        """
+        if self.network is None or not self.name.startswith("file:"):
+            return self.name
+        path = Path(self.name.removeprefix("file:"))
+        return f"file:{path.parent.name if path.stem == 'model' else path.stem} ({fingerprint(self.network)[:6]})"
+
     def key(self, shape: tuple[int, ...], kind: str) -> str:
         """What tells it from others: its weights, how it is put together, and what it says of some inputs."""
         if self.network is None:

@@ -259,7 +259,10 @@ def _rebuild(path: Path, card: dict[str, Any], domains: Domains | Domain | None)
     if domains is not None and not blueprint.fits(domains):
         if blueprint.kind != domains.kind:
             raise ModelError(f"{path} takes {blueprint.kind} data, and {domains.name!r} holds {domains.kind} data")
-        raise ModelError(f"{path} takes inputs of shape {blueprint.shape}, but the data has {domains.shape}")
+        side = blueprint.shape[-1]
+        square = len(blueprint.shape) == 3 and blueprint.shape[0] == domains.shape[0] and blueprint.shape[1] == side
+        hint = f"; images are brought to its size with --set data.size={side}" if square else ""
+        raise ModelError(f"{path} takes inputs of shape {blueprint.shape}, but the data has {domains.shape}{hint}")
     return blueprint.build(published=False)
 
 

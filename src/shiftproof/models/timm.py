@@ -237,7 +237,7 @@ def _read_published(network: Any, path: Path, channels: int, timm: Any) -> None:
     last = network.get_classifier()
     place = next((f"{name}.weight" for name, module in network.named_modules() if module is last), None)
     if isinstance(last, nn.Linear) and place is not None:
-        rows = len(tensors[place]) if place in tensors else 0
+        rows = len(tensors[place]) if place in tensors and tensors[place].ndim else 0
         if rows != last.out_features:
             network.reset_classifier(rows)
     first = f"{network.default_cfg.get('first_conv')}.weight"

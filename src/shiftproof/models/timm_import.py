@@ -55,7 +55,7 @@ def _works(name: str) -> bool:
         with _removed_unless_whole(name):
             for part in (name, *(f"{name}.{part}" for part in _NEEDED)):
                 importlib.import_module(part)
-    except Exception:  # noqa: BLE001  (a build for another torch raises what it likes)
+    except (Exception, SystemExit):  # noqa: BLE001  (a build for another torch raises what it likes)
         return False
     return True
 

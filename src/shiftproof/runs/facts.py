@@ -12,7 +12,7 @@ from shiftproof.runs.absent import Absent
 from shiftproof.runs.imported import ImportedData, ImportedProbe, describe_imported
 from shiftproof.runs.spec import Study
 
-__all__ = ["describe", "facts_of"]
+__all__ = ["describe", "describe_data", "facts_of", "facts_of_all"]
 
 
 def facts_of(study: Study, record: dict[str, Any], samples: dict[str, dict[str, Any]], took: str) -> dict[str, str]:
@@ -28,7 +28,7 @@ def facts_of(study: Study, record: dict[str, Any], samples: dict[str, dict[str, 
         # runs of before have no date
         **({"date": str(record["started"]).replace("T", " ")} if "started" in record else {}),
         "study": f"{study.name}, {_seeds(study)}{_noise(study, record)}, hash {record['hash']}",
-        "data": f"{short_source(study.data.source)}; {_roles(study, record['sources'])}",
+        "data": f"{describe_data(study)}; {_roles(study, record['sources'])}",
         **_files(record),
         **{f"model {name}": _describe(config, kept[name]) for name, config in record["config"]["models"].items()},
         "weights": _hashes(record["fingerprints"]["weights"]),
@@ -41,6 +41,22 @@ def facts_of(study: Study, record: dict[str, Any], samples: dict[str, dict[str, 
         "computed with": f"Python {environment['python']}, {packages}",
         "on": machine,
     }
+
+
+def describe_data(study: Study) -> str:
+    """The data by its name, and what was asked of it besides."""
+    data = study.data
+    usual = {} if isinstance(data, ImportedData) else options_of(type(data))
+    told = [f"{key} {value}" for key, value in data.to_config().items() if key in usual and value != usual[key]]
+    return f"{short_source(data.source)} ({', '.join(told)})" if told else short_source(data.source)
+
+
+def facts_of_all(facts: Mapping[str, str], study: Study, targets: Sequence[str]) -> dict[str, str]:
+    """What runs of one study that leave out one domain each have in common; `facts` are those of the first."""
+    models = {key: told.partition("; kept step")[0] for key, told in facts.items() if key.startswith("model ")}
+    data = {"data": f"{describe_data(study)}; left out in turn: {', '.join(targets)}", "trained with": _seeds(study)}
+    alike = ("measured by", "split", "computed with", "on")
+    return data | models | {key: facts[key] for key in alike if key in facts}
 
 
 def describe(method: Method) -> str:

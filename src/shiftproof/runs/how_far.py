@@ -146,8 +146,8 @@ def measure_distances(
     seed = checked_seed(seed)
     samples = _held_out(samples, loaded, extractor)
     points = {name: _points(one.first(limit, seed), extractor, progress) for name, one in samples.items()}
-    pairs, too_few = _measure(points, asked, extractor.name, chosen, seed, progress)
-    return Distances(tuple(points), extractor.name, tuple(pairs), tuple(gaps), skipped | too_few)
+    pairs, too_few = _measure(points, asked, extractor.label, chosen, seed, progress)
+    return Distances(tuple(points), extractor.label, tuple(pairs), tuple(gaps), skipped | too_few)
 
 
 def _open(runs: Run | Path | str | Sequence[Run | Path | str]) -> list[Run]:

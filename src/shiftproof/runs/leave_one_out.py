@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from shiftproof.errors import DataError, DataNotFound, UnknownName, UsageError
+from shiftproof.errors import DataError, DataNotFound, UsageError
 from shiftproof.evidence import slug
 from shiftproof.execution import Mode, as_path, check_writable, read_json, write_atomically, write_json
 from shiftproof.report.claims import (
@@ -25,16 +25,17 @@ from shiftproof.report.leave_one_out.page import leave_one_out_page
 from shiftproof.report.page import FORMATS, render_page, write_report
 from shiftproof.runs.distances import keep_pairs, read_gaps, read_pairs
 from shiftproof.runs.engine import run_study
+from shiftproof.runs.facts import facts_of_all
 from shiftproof.runs.how_far import Distances, measure_distances
 from shiftproof.runs.identity import digest, study_identity
+from shiftproof.runs.record import LEAVE_ONE_OUT, seal_of
 from shiftproof.runs.reproduce import refresh_overview
 from shiftproof.runs.run import Run, open_run
 from shiftproof.runs.spec import Study
 from shiftproof.runs.study_files import find_study
 
-__all__ = ["LeaveOneOut", "is_leave_one_out", "left_out_of", "open_leave_one_out", "run_leave_one_out"]
+__all__ = ["LeaveOneOut", "folders_of", "is_leave_one_out", "left_out_of", "open_leave_one_out", "run_leave_one_out"]
 
-RECORD = "leave-one-out.json"
 EACH = "each"
 MEASURES = ("frechet", "frechet-extrapolated", "kernel", "sliced-wasserstein", "w1-bound")
 """How far sources are from a target: what is shown beside what is lost on the way."""
@@ -114,7 +115,7 @@ class LeaveOneOut:
         first = self.runs[0].study
         parts = [run.content(images) for run in self.runs]
         facts = {f"without {name}": f"hash {run.record['hash']}" for name, run in self._by_target}
-        facts |= {key: parts[0].facts[key] for key in ("data", "computed with", "on") if key in parts[0].facts}
+        facts |= facts_of_all(parts[0].facts, first, self.targets)
         published = published_over_targets([(run.evidence, name) for name, run in self._by_target], self.published)
         return leave_one_out_report(
             first.title or self.name,
@@ -142,7 +143,11 @@ def left_out_of(study: Study) -> tuple[str, ...]:
     chosen = names if study.leave_out == (EACH,) else study.leave_out
     for target in chosen:
         if target not in names:
-            raise UnknownName("domain", target, (*names, EACH))
+            raise UsageError(
+                f"the study {study.name!r} leaves out {', '.join(chosen)}, and there is no domain {target!r} in "
+                f"{study.data.source}, which has {', '.join(names)}: --set leave_out=each leaves out each of these, "
+                f"--set leave_out=[{names[0]}] some"
+            )
     if len(names) < 2:
         raise UsageError(f"{study.data.source} has one domain, {names[0]}: without it nothing is left to train on")
     return chosen
@@ -181,7 +186,8 @@ def run_leave_one_out(
     parts = {f"without-{slug(target)}": study.leaving_out(target) for target in targets}
     runs = tuple(run_one(part, folder / name) for name, part in parts.items())
     published = [one.model_dump(mode="json") for one in study.published]
-    write_json(folder / RECORD, {"name": study.name, "runs": list(parts), "published": published})
+    record = {"name": study.name, "runs": list(parts), "published": published}
+    write_json(folder / LEAVE_ONE_OUT, {**record, "seal": seal_of(record)})
     found = LeaveOneOut(folder, study.name, runs, study.published)
     if distances and not read_pairs(folder):
         found.distances(progress=progress)
@@ -196,21 +202,30 @@ def default_folder(study: Study, targets: Sequence[str]) -> Path:
 
 def is_leave_one_out(folder: Path) -> bool:
     """Whether a folder is that of a finished leave-one-out."""
-    return (folder / RECORD).is_file()
+    return (folder / LEAVE_ONE_OUT).is_file()
 
 
 def open_leave_one_out(folder: Path | str) -> LeaveOneOut:
     """A leave-one-out from its folder; nothing is loaded but records and evidence."""
     where = as_path("the folder of the leave-one-out", folder)
-    record = read_json(where / RECORD, DataError)
-    names = record.get("runs")
-    if not isinstance(names, list) or not names or not all(isinstance(name, str) and "/" not in name for name in names):
-        raise DataError(f"{where / RECORD} is damaged: it should name the folders of its runs")
+    record, folders = _read_record(where), folders_of(where)
     try:
         published = tuple(Published.model_validate(one) for one in record.get("published", ()))
     except (ValidationError, TypeError) as error:
-        raise DataError(f"{where / RECORD} is damaged: its published tables can't be read") from error
-    runs = tuple(open_run(where / name) for name in names)
+        raise DataError(f"{where / LEAVE_ONE_OUT} is damaged: its published tables can't be read") from error
+    runs = tuple(open_run(one) for one in folders)
     if torn := next((run for run in runs if len(run.study.targets) != 1), None):
         raise DataError(f"{torn.folder} should have one target, as a run of a leave-one-out has")
     return LeaveOneOut(where, str(record.get("name", where.name)), runs, published)
+
+
+def folders_of(folder: Path) -> list[Path]:
+    """The folders of a leave-one-out's runs."""
+    names = _read_record(folder).get("runs")
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) and "/" not in name for name in names):
+        raise DataError(f"{folder / LEAVE_ONE_OUT} is damaged: it should name the folders of its runs")
+    return [folder / name for name in names]
+
+
+def _read_record(folder: Path) -> dict[str, Any]:
+    return read_json(folder / LEAVE_ONE_OUT, DataError)

@@ -14,6 +14,7 @@ from shiftproof.probes.attack import Attack
 from shiftproof.probes.certify import Certify
 from shiftproof.probes.clean import Clean
 from shiftproof.probes.corrupt import Corrupt
+from shiftproof.report.claims.corrupted import check_corrupted
 from shiftproof.report.claims.sides import SOURCES, Metric, Side
 from shiftproof.report.requirements import Certifiable, Measurable
 from shiftproof.runs.data import StudyData
@@ -59,7 +60,9 @@ def check_measured(study: Study, data: StudyData) -> None:
             for side in (comparison.this, comparison.that):
                 if not isinstance(side, Side):
                     continue
-                certified = comparison.metric.needs_certificate
+                metric, certified = comparison.metric, comparison.metric.needs_certificate
+                if metric.kind == "corrupted" and side.probe_for(metric) is None:
+                    check_corrupted(metric, side, study.probes_of(side.model), known=True)
                 probes = [one for one in study.probes_of(side.model) if isinstance(one, Certify) or not certified]
                 places = {one.name for probe in probes for one in data.measured_by(probe, side.model)}
                 asked = set(data.sources.names) if side.domain == SOURCES else {side.domain}

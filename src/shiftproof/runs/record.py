@@ -21,6 +21,7 @@ from shiftproof.runs.spec import Study
 
 __all__ = [
     "FORMAT",
+    "LEAVE_ONE_OUT",
     "PROTOCOL",
     "check_same",
     "continue_record",
@@ -28,9 +29,12 @@ __all__ = [
     "new_record",
     "protocol_of",
     "read_record",
+    "seal_of",
     "write_record",
 ]
 
+LEAVE_ONE_OUT = "leave-one-out.json"
+"""What lies in a folder with several runs, each with another domain left out."""
 FORMAT = "shiftproof-run/3"
 PROTOCOL = {
     "split": "by hash of group or sample id, 20 % validation",
@@ -102,15 +106,16 @@ def continue_record(folder: Path) -> dict[str, Any]:
 
 def write_record(folder: Path, record: Mapping[str, Any]) -> None:
     """Write run.json with a seal, a hash of all of it: not all that it says can be derived again."""
-    write_json(folder / "run.json", {**record, "seal": _seal(record)})
+    write_json(folder / "run.json", {**record, "seal": seal_of(record)})
 
 
 def is_sealed(record: Mapping[str, Any]) -> bool:
     """Whether a record is as it was written."""
-    return record.get("seal") == _seal(record)
+    return record.get("seal") == seal_of(record)
 
 
-def _seal(record: Mapping[str, Any]) -> str:
+def seal_of(record: Mapping[str, Any]) -> str:
+    """A hash of all that a record says but its seal."""
     # as it is read back
     return digest(json.loads(json.dumps({key: value for key, value in record.items() if key != "seal"})), 64)
 
@@ -134,6 +139,9 @@ def check_same(folder: Path, before: Mapping[str, Any], prepared: Prepared, iden
 
 def read_record(folder: Path) -> dict[str, Any]:
     """What run.json says; refused with a sentence if it lacks what every run has."""
+    if (folder / LEAVE_ONE_OUT).is_file():
+        each = ", ".join(str(path.parent) for path in sorted(folder.glob("*/run.json"))) or "one of its folders"
+        raise DataError(f"{folder} is a leave-one-out, which has a run for each domain: name one of these: {each}")
     record = read_json(folder / "run.json", DataError)
     if record.get("format") != FORMAT:
         raise DataError(f"{folder} does not hold a shiftproof run")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from shiftproof.models.networks.architecture import Front
 from shiftproof.objectives import Recipe
 from shiftproof.report.claims.form import DIRECTIONS, Claim, Comparing, Other
 from shiftproof.report.claims.published import Published, PublishedMethod
+from shiftproof.report.privacy import short_source
 from shiftproof.runs.absent import Recorded
 from shiftproof.runs.model_spec import ModelSpec, Pretrain
 from shiftproof.runs.scales import choose_scale
@@ -81,10 +82,30 @@ def parse_study(
     if base is not None:
         _start_paths_at(base, document)
     _check_other_studies(document, shown, lines)
-    for override in overrides:
+    written, changes = _data_name(document), list(overrides)
+    for override in changes:
         _override_all_models(document, override)
     document.setdefault("name", name)
+    if changes:
+        _tell_changes(document, changes, written)
     return validated(document, shown, lines)
+
+
+def _data_name(document: Mapping[str, Any]) -> str:
+    data = document.get("data")
+    return str(data.get("name") if isinstance(data, Mapping) else data)
+
+
+def _tell_changes(document: dict[str, Any], changes: Sequence[str], data: str) -> None:
+    """Say first what differs from the file, whose description stays as it is. Of other data, nothing was published."""
+    # what names a folder of this machine is told in short, as everywhere in a report
+    told = [f"{key}={short_source(value)}" for key, _, value in (one.partition("=") for one in changes)]
+    first = f"Changed from the study as it is written, and as the rest of this describes it: {', '.join(told)}."
+    if _data_name(document) != data and document.get("published"):
+        document.pop("published")
+        first += f" Published figures are of {data}, and are left out."
+    about = document.get("about")
+    document["about"] = f"{first} {about.strip()}" if isinstance(about, str) and about.strip() else first
 
 
 def validated(

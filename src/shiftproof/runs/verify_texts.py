@@ -18,7 +18,7 @@ from shiftproof.runs.gallery.gradients import gradient_domains
 from shiftproof.runs.run import Run, sheet_path
 from shiftproof.types import Finding
 
-__all__ = ["check_report"]
+__all__ = ["check_report", "written_files"]
 
 _FORMATS = {
     "report.html": "html",
@@ -43,7 +43,7 @@ def check_report(run: Run, measured: Sequence[Domain] = ()) -> Iterator[Finding]
     What is gone is a warning: no number is lost with it. What a plug-in that is not installed may have written, or
     shown on the page, is not looked at.
     """
-    there = [path for path in _written(run.folder) if _format_of(path) is not None]
+    there = [path for path in written_files(run.folder) if _format_of(path) is not None]
     if run.absent:
         there = [path for path in there if path.parent != run.folder]
     if not there:
@@ -112,7 +112,7 @@ def _derive(run: Run, formats: Sequence[str], lost: Sequence[Domain] = (), *, im
         for domain in lost:
             write_atomically(sheet_path(scratch, domain.name), contact_sheet(domain))
         replace(run, folder=scratch).export(formats, images=images)
-        return {path.relative_to(scratch).as_posix(): path.read_bytes() for path in _written(scratch)}
+        return {path.relative_to(scratch).as_posix(): path.read_bytes() for path in written_files(scratch)}
 
 
 def _missing(run: Run, lost: Sequence[Domain], due: dict[str, bytes]) -> Iterator[Finding]:
@@ -128,7 +128,8 @@ def _missing(run: Run, lost: Sequence[Domain], due: dict[str, bytes]) -> Iterato
         yield Finding("warn", "pictures-missing", f"{message}; the command that made the run draws them again")
 
 
-def _written(folder: Path) -> list[Path]:
+def written_files(folder: Path) -> list[Path]:
+    """Pages, tables, drawings and logs of a report that are in a folder."""
     inside = [path for name in ("tables", "figures", "logs") for path in sorted((folder / name).glob("*"))]
     return [path for path in (folder / "report.html", folder / "report.json", *inside) if path.is_file()]
 

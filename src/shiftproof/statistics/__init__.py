@@ -33,6 +33,7 @@ from shiftproof.statistics.bootstrap import (
     bootstrap_ratios,
     resample_difference,
     resample_mean,
+    resample_weighted,
 )
 from shiftproof.statistics.bounded import (
     bernoulli_round,
@@ -81,6 +82,7 @@ __all__ = [
     "rank_correlation",
     "resample_difference",
     "resample_mean",
+    "resample_weighted",
     "sequence_lower",
     "sequence_upper",
     "spearman",

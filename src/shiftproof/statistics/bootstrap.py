@@ -26,6 +26,7 @@ __all__ = [
     "outer_percentiles",
     "resample_difference",
     "resample_mean",
+    "resample_weighted",
 ]
 
 _CHUNK_CELLS = 4_000_000
@@ -100,14 +101,14 @@ def resample_difference(
     if not plus or not minus:
         raise UsageError("a difference needs at least one value on each side")
     weights = np.array([1 / len(plus)] * len(plus) + [-1 / len(minus)] * len(minus))
-    return _resample([*plus, *minus], weights, seed, limits, resamples)
+    return resample_weighted([*plus, *minus], weights, seed, limits, resamples)
 
 
 def resample_mean(
     *samples: Sample, seed: int = 0, limits: tuple[float, float] | None = None, resamples: int = 2_000
 ) -> Resampled:
     """What `bootstrap_mean` draws, for intervals of several levels; of several samples, the mean of their means."""
-    return _resample(samples, np.full(len(samples), 1 / len(samples)), seed, limits, resamples)
+    return resample_weighted(samples, np.full(len(samples), 1 / len(samples)), seed, limits, resamples)
 
 
 def bootstrap_difference(
@@ -171,13 +172,14 @@ def bootstrap_ratios(
     return Estimate(value, min(float(low), value), max(float(high), value), n, level, "bootstrap of ratios")
 
 
-def _resample(
+def resample_weighted(
     samples: Sequence[Sample],
     weights: FloatArray,
-    seed: int,
-    limits: tuple[float, float] | None,
-    resamples: int,
+    seed: int = 0,
+    limits: tuple[float, float] | None = None,
+    resamples: int = 2_000,
 ) -> Resampled:
+    """A weighted sum of the samples' means, for intervals of several levels; drawn as `bootstrap_difference` says."""
     if any(len(sample.values) == 0 for sample in samples):
         raise UsageError("a bootstrap needs at least one value in every sample")
     samples = _coded(samples)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from shiftproof.certification import CERTIFIERS, Certifier
 from shiftproof.errors import UnknownName, UsageError
@@ -48,7 +49,7 @@ def check_claims(
                             _check_side(comparison.metric, side, probes)
                     except UsageError as error:
                         raise refuse(f"claim {one.id}: {error}", *where, *key) from error
-                if comparison.this == comparison.that:
+                if _as_read(comparison.this, comparison.metric) == _as_read(comparison.that, comparison.metric):
                     message = f"claim {one.id} compares {comparison.this} with itself"
                     raise refuse(message, *where, comparison.direction)
     tables: set[TableKey] = set()
@@ -90,6 +91,13 @@ def check_planned(
 def _domains_of(claim: Claim, domain: str | None) -> set[str]:
     comparisons = claim.all_comparisons(domain)
     return {side.domain for one in comparisons for side in (one.this, one.that) if isinstance(side, Side)}
+
+
+def _as_read(side: Side | float, metric: Metric) -> Side | float:
+    """The side without a certifier where none is looked at: of accuracy it says nothing."""
+    if isinstance(side, Side) and not metric.needs_certificate and side.by is not None and not side.by.names_probe:
+        return replace(side, by=None)
+    return side
 
 
 def _is_usual(metric: Metric, side: Side) -> bool:

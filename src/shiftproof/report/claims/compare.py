@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from shiftproof.errors import UsageError
 from shiftproof.report.claims.figures import Figure, Figures
 from shiftproof.report.claims.published import Published, published_figure
 from shiftproof.report.claims.sides import SOURCES, Comparison, Side
-from shiftproof.report.differences import Interval, difference
-from shiftproof.report.estimates import OverDomains, Values
+from shiftproof.report.differences import Interval, OneRun, mean_difference, mean_over_runs
 from shiftproof.report.tables import points
-from shiftproof.statistics import mean_of_independent, over_seeds, p_value, resample_mean
+from shiftproof.statistics import p_value
 from shiftproof.types import Estimate
 
 __all__ = ["FEWEST_SEEDS", "Measured", "PartOutcome", "compare"]
@@ -91,19 +92,16 @@ def compare(
     )
     try:
         sides = [_sides(run) for run in measured]
-        intervals = [_difference(run.comparison, *pair, run.seed) for run, pair in zip(measured, sides, strict=True)]
+        interval = _difference([run.comparison for run in measured], sides, measured[0].seed)
     except UsageError as error:
         return replace(outcome, why=str(error))
-
-    def interval(level: float) -> Estimate:
-        return mean_of_independent([own(level) for own in intervals])
 
     found = interval(confidence)
     outcome = replace(
         outcome,
         verdict="undecided",
-        this=mean_of_independent([this.estimate for this, _ in sides]),
-        that=mean_of_independent([that if isinstance(that, Estimate) else that.estimate for _, that in sides]),
+        this=_mean([this for this, _ in sides]),
+        that=_mean([that for _, that in sides]),
         difference=found,
     )
     for run, pair in zip(measured, sides, strict=True):
@@ -150,42 +148,39 @@ def opposes(one: Comparison, found: Estimate) -> bool:
     return found.low > -one.effect if one.direction == "below" else found.low > one.effect or found.high < -one.effect
 
 
-def _difference(one: Comparison, this: Figure, that: Figure | Estimate, seed: int) -> Interval:
-    """This less that, with an interval of any level; of a number that is known, or of another figure."""
+def _mean(sides: Sequence[Figure | Estimate]) -> Estimate:
+    """The mean over runs of one side; a number is the same in all of them."""
+    figures = [one for one in sides if isinstance(one, Figure)]
+    if not figures:
+        return _number(float(np.mean([one.value for one in sides if isinstance(one, Estimate)])))
+    return (
+        figures[0].estimate if len(figures) == 1 else mean_over_runs([one.values for one in figures], figures[0].limits)
+    )
+
+
+def _difference(
+    comparisons: Sequence[Comparison], sides: Sequence[tuple[Figure, Figure | Estimate]], seed: int
+) -> Interval:
+    """This less that, with an interval of any level; of a number that is known, or of another figure.
+
+    Of several runs, the mean of their differences. Where votes stopped early, the interval reaches as far as all of
+    them could.
+    """
+    runs = [_of_run(one, *pair) for one, pair in zip(comparisons, sides, strict=True)]
+    figures = [side for pair in sides for side in pair if isinstance(side, Figure)]
+    return mean_difference(runs, _limits(*figures), shares=figures[0].limits is not None, seed=seed)
+
+
+def _of_run(one: Comparison, this: Figure, that: Figure | Estimate) -> OneRun:
     if isinstance(that, Estimate):
-        return _less_number(this, that.value, seed)
+        return OneRun(this.values, that.value, this_most=this.reachable)
     if one.metric.needs_certificate and this.ball != that.ball:
         raise UsageError(f"radii of {one.this} are in {this.ball}, those of {one.that} in {that.ball}")
     assert isinstance(one.that, Side)
     apart = one.this.model != one.that.model
     if not apart and this.seeds != that.seeds:
         raise UsageError(f"{one.this} and {one.that} were not measured with the same seeds")
-    return difference(
-        this.values,
-        that.values,
-        _limits(this, that),
-        shares=this.limits is not None,
-        apart=apart,
-        seed=seed,
-        this_most=this.reachable,
-        that_most=that.reachable,
-    )
-
-
-def _less_number(this: Figure, number: float, seed: int) -> Interval:
-    """A figure less a number; where votes stopped early, the interval reaches up to what all of them could give."""
-    low, high = _limits(this)
-    reach = (low - number, high - number) if this.limits is not None else None
-
-    def interval_of(values: Values | OverDomains) -> Interval:
-        drawn = resample_mean(*values.samples, seed=seed, limits=(low, high)).less(number)
-        return lambda level: over_seeds(drawn.at(level), (values.per_seed - number).tolist(), reach)
-
-    usual = interval_of(this.values)
-    if this.reachable is None:
-        return usual
-    most = interval_of(this.reachable)
-    return lambda level: replace(usual(level), high=most(level).high)
+    return OneRun(this.values, that.values, apart, this.reachable, that.reachable)
 
 
 def _limits(*sides: Figure) -> tuple[float, float]:

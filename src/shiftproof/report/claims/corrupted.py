@@ -16,19 +16,26 @@ from shiftproof.report.measures import mean_by_sample
 __all__ = ["check_corrupted", "corrupted_values"]
 
 
-def check_corrupted(metric: Metric, side: Side, probes: Sequence[Probe]) -> None:
-    """Refuse corruptions and severities that no probe of the model asks for."""
+def check_corrupted(metric: Metric, side: Side, probes: Sequence[Probe], *, known: bool = False) -> None:
+    """Refuse corruptions and severities that no probe of the model asks for; once data is `known`, those of text as
+    well, which "standard" may mean until then.
+    """
     planned = {setting for one in probes if isinstance(one, Corrupt) for setting in one.settings}
     if not planned:
         # what no probe measures at all is told once data is known
         return
     names, severities = {name for name, _ in planned}, {severity for _, severity in planned}
-    # of text, "standard" will mean other corruptions than it does here
-    if lacking := [one for one in _named(metric) if one not in (*names, *TEXT)]:
+    if lacking := [one for one in _named(metric) if one not in names and (known or one not in TEXT)]:
         raise UsageError(f"{metric} of {side}: no probe of {side.model} asks for {', '.join(lacking)}")
     if metric.size is not None and metric.size not in severities:
-        known = ", ".join(map(str, sorted(severities)))
-        raise UsageError(f"{metric} of {side}: {side.model} is corrupted at the severities {known}")
+        told = ", ".join(map(str, sorted(severities)))
+        raise UsageError(f"{metric} of {side}: {side.model} is corrupted at the severities {told}")
+    meant = [one for one in _named(metric) or sorted(names) if one in names]
+    if lacking := [one for one in meant if metric.size is not None and (one, int(metric.size)) not in planned]:
+        raise UsageError(f"{metric} of {side}: {', '.join(lacking)} is not asked for at severity {metric.size:g}")
+    levels = {one: {level for name, level in planned if name == one} for one in meant}
+    if metric.size is None and len({tuple(sorted(one)) for one in levels.values()}) > 1:
+        raise UsageError(f"{metric} of {side}: corruptions are asked for at different severities; name one of them")
 
 
 def corrupted_values(metric: Metric, side: Side, rows: Evidence) -> Values:

@@ -55,13 +55,13 @@ def _written(names: tuple[str, ...] | None) -> str | list[str] | None:
 def _metrics_text(metrics: tuple[Metric, ...]) -> str:
     first = metrics[0]
     if len(metrics) == 1:
-        return str(first)
+        return first.text
     norm = "" if first.norm is None else f"{first.norm}:"
     return f"{first.kind}@{norm}[{', '.join(one.asked for one in metrics)}]"
 
 
 ByOption = Annotated[By, _made(By.make), PlainSerializer(By.to_config)]
-MetricOption = Annotated[Metric, _made(parse_metric), PlainSerializer(str)]
+MetricOption = Annotated[Metric, _made(parse_metric), PlainSerializer(lambda metric: metric.text)]
 _Metrics = Annotated[tuple[Metric, ...], _made(parse_metrics), PlainSerializer(_metrics_text)]
 _Names = Annotated[tuple[str, ...], BeforeValidator(_several), PlainSerializer(_written), Field(min_length=1)]
 _Effect = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]

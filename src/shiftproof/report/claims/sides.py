@@ -50,6 +50,12 @@ class Metric:
         return self.kind if self.size is None else f"{self.kind}@{norm}{self.size:g}"
 
     @property
+    def text(self) -> str:
+        """What is read as the same metric again, with the size to its last digit."""
+        norm = "" if self.norm is None else f"{self.norm}:"
+        return f"{self.kind}@{norm}{self.asked}" if self.asked else self.kind
+
+    @property
     def asked(self) -> str:
         """The size as it is written behind the @, without the norm; of `corrupted`, what is corrupted and how much."""
         size = "" if self.size is None else f"{self.size:g}" if self.kind == "corrupted" else f"{self.size!r}"
@@ -181,7 +187,7 @@ class By:
         )
 
     def __str__(self) -> str:
-        options = ", ".join(f"{key} {value}" for key, value in self.options.items())
+        options = ", ".join(f"{key} {value}" if value else f"not {key}" for key, value in self.options.items())
         return f"{self.name} ({options})" if options else self.name
 
 

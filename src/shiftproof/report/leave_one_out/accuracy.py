@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from shiftproof.report.differences import OneRun, mean_difference, mean_over_runs
+from shiftproof.report.estimates import OverDomains
 from shiftproof.report.leave_one_out.section import TargetSection
 from shiftproof.report.measures import Measure, measures_of
 from shiftproof.report.report import Report
 from shiftproof.report.section import Card
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table, percent_cell, points
-from shiftproof.statistics import mean_of_independent
 from shiftproof.types import Estimate
 
 __all__ = ["AccuracyByTarget"]
@@ -29,6 +30,8 @@ class _Line:
     model: str
     targets: dict[str, Estimate]
     lost: dict[str, Estimate]
+    mean: Estimate
+    mean_lost: Estimate | None
 
 
 class AccuracyByTarget(TargetSection):
@@ -96,27 +99,33 @@ class AccuracyByTarget(TargetSection):
 
 
 def _line(found: Sequence[tuple[str, Report, Measure]]) -> _Line:
-    first = found[0][2]
-    lost = {}
+    first, seed = found[0][2], found[0][1].seed
+    lost, runs = {}, list[OneRun]()
     for target, part, measure in found:
         sources = [name for name in part.sources if name in measure.samples]
         if sources:
             lost[target] = measure.gap(sources, target, part.seed)
+            there = OverDomains(tuple(measure.samples[name] for name in sources))
+            runs.append(OneRun(there, measure.samples[target]))
+    whole = len(runs) == len(found)
+    several = len(found) > 1
+    (one_lost,) = lost.values() if whole and not several else (None,)
     return _Line(
         first.title,
         first.classifier,
         first.model,
         {target: measure.at(target) for target, _, measure in found},
         lost,
+        mean_over_runs([measure.samples[target] for target, _, measure in found], (0.0, 1.0))
+        if several
+        else first.at(found[0][0]),
+        mean_difference(runs, (0.0, 1.0), shares=True, seed=seed)(0.95) if whole and several else one_lost,
     )
 
 
 def _cells(line: _Line, targets: Sequence[str]) -> list[Cell]:
     cells = [_cell(line.targets[name], line.lost.get(name)) if name in line.targets else Cell("-") for name in targets]
-    whole = len(line.targets) == len(targets)
-    mean = mean_of_independent(list(line.targets.values()))
-    lost = mean_of_independent(list(line.lost.values())) if len(line.lost) == len(targets) else None
-    return [*cells, _cell(mean, lost) if whole else Cell("-")]
+    return [*cells, _cell(line.mean, line.mean_lost) if len(line.targets) == len(targets) else Cell("-")]
 
 
 def _cell(e: Estimate, lost: Estimate | None) -> Cell:
@@ -129,9 +138,9 @@ def _cell(e: Estimate, lost: Estimate | None) -> Cell:
 
 def _records(line: _Line) -> Iterator[list[Any]]:
     head = [line.measure, line.classifier, line.model]
-    for figure, by_target in (("accuracy", line.targets), ("lost from sources", line.lost)):
+    told = (("accuracy", line.targets, line.mean), ("lost from sources", line.lost, line.mean_lost))
+    for figure, by_target, mean in told:
         for target, e in by_target.items():
             yield [*head, target, figure, e.value, e.low, e.high, e.n]
-        if by_target:
-            e = mean_of_independent(list(by_target.values()))
-            yield [*head, "mean over targets", figure, e.value, e.low, e.high, e.n]
+        if mean is not None:
+            yield [*head, "mean over targets", figure, mean.value, mean.low, mean.high, mean.n]

@@ -16,11 +16,13 @@ from shiftproof.evidence import slug
 from shiftproof.evidence.certified import envelope
 from shiftproof.report.certified import Series
 from shiftproof.report.certified_chart import radius_axis, radius_grid
+from shiftproof.report.differences import OneRun, mean_difference
+from shiftproof.report.estimates import OverDomains
 from shiftproof.report.how_far import KnownPair, mixture_name, value_words
 from shiftproof.report.leave_one_out.section import TargetSection
 from shiftproof.report.section import Card
 from shiftproof.report.tables import Cell, Heading, Records, Row, Table
-from shiftproof.statistics import bootstrap_difference, mean_of_independent, over_seeds
+from shiftproof.statistics import bootstrap_difference, over_seeds
 from shiftproof.theory.distances.measures import MEASURES
 from shiftproof.types import Estimate, FloatArray
 
@@ -159,19 +161,19 @@ class CertifiedByTarget(TargetSection):
 
     def _distance_rows(self, targets: Sequence[str]) -> Iterator[Row]:
         """How far the mixture of sources is from each target, by the measures that are known."""
-        known: dict[tuple[str, str], KnownPair] = {}
+        known: dict[tuple[str, str, str], KnownPair] = {}
         for target, part in self.parts.items():
             reference = mixture_name(part.sources)
             for one in self.report.domain_distances:
                 if (one.reference, one.target) == (reference, target):
-                    known[one.measure, target] = one
-        for measure in _BESIDE:
-            if any((measure, target) in known for target in targets):
-                cells = [
-                    Cell(value_words(known[measure, target])) if (measure, target) in known else Cell("-")
-                    for target in targets
-                ]
-                yield Row([Cell("distance of the sources", (MEASURES[measure].title,)), *cells, Cell("")])
+                    known[one.features, one.measure, target] = one
+        for features in dict.fromkeys(features for features, _, _ in known):
+            for measure in _BESIDE:
+                here = [known.get((features, measure, target)) for target in targets]
+                if any(here):
+                    cells = [Cell("-") if one is None else Cell(value_words(one)) for one in here]
+                    title = (MEASURES[measure].title, f"features: {features}")
+                    yield Row([Cell("distance of the sources", title), *cells, Cell("")])
 
 
 def radius_gap(sources: Sequence[Series], target: Series, seed: int = 0) -> Estimate:
@@ -220,7 +222,10 @@ def _radius_cell(one: _Pair) -> Cell:
 def _mean_cell(own: Sequence[_Pair], targets: int) -> Cell:
     if len(own) != targets:
         return Cell("-")
-    lost = mean_of_independent([one.lost for one in own])
+    runs = [OneRun(OverDomains(tuple(each.radii for each in one.sources)), one.unseen.radii) for one in own]
+    greatest = max(side.greatest for run in runs for side in (run.this, run.that) if not isinstance(side, float))
+    several = mean_difference(runs, (0.0, greatest), shares=False, seed=own[0].seed)
+    lost = several(0.95) if len(own) > 1 else own[0].lost
     source, unseen = (
         float(np.mean([one.source_radius for one in own])),
         float(np.mean([one.unseen.mean_radius() for one in own])),

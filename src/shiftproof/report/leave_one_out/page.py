@@ -8,8 +8,10 @@ from shiftproof.report.tables import Table, csv_file, markdown_file
 
 __all__ = ["leave_one_out_page"]
 
-_CHAPTERS = ("claims", "published", "accuracy", "matrix", "certified")
-"""Sections that stand on the page, with their words, tables and figures; of distances, the relation to gaps alone."""
+_CHAPTERS = ("doubts", "claims", "published", "accuracy", "matrix", "certified")
+"""Sections that stand on the page, with their words, tables and figures."""
+_IN_FILES_ALONE = ("how-far",)
+"""Tables that only stand in their files: of distances, the page has those of sources and targets."""
 
 
 def leave_one_out_page(report: LeaveOneOutReport, name: str, command: str, remarks: str = "") -> dict[str, bytes]:
@@ -40,4 +42,5 @@ def leave_one_out_page(report: LeaveOneOutReport, name: str, command: str, remar
 def _chapter(section: Section, name: str) -> list[str]:
     """A section as Markdown: its heading, its words, its tables, its figures."""
     charts = [f"![{chart.title or chart.words or chart.name}]({name}/{chart.name}.svg)" for chart in section.charts()]
-    return [f"## {section.title}", " ".join(section.words()), markdown_file(section.tables()).strip(), *charts]
+    tables = [one for one in section.tables() if one.name not in _IN_FILES_ALONE]
+    return [f"## {section.title}", " ".join(section.words()), markdown_file(tables).strip(), *charts]

@@ -13,6 +13,7 @@ from shiftproof.report.how_far import Gap, KnownPair
 from shiftproof.report.leave_one_out.accuracy import AccuracyByTarget
 from shiftproof.report.leave_one_out.certified import CertifiedByTarget
 from shiftproof.report.leave_one_out.claims import ClaimsByTarget
+from shiftproof.report.leave_one_out.doubts import DoubtsByTarget
 from shiftproof.report.leave_one_out.matrices import MatricesByTarget
 from shiftproof.report.leave_one_out.samples import SamplesByTarget
 from shiftproof.report.report import Report
@@ -34,6 +35,7 @@ class LeaveOneOutReport(Report):
     def sections(self) -> dict[str, Section]:
         """Those that apply, in the order of the page."""
         made: dict[str, Section] = {
+            "doubts": DoubtsByTarget(self),
             "claims": ClaimsByTarget(self),
             "published": BesidePublished(self),
             "accuracy": AccuracyByTarget(self),

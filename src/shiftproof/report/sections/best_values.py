@@ -46,7 +46,15 @@ class BestValue:
     @property
     def best(self) -> float:
         """The value with the largest accuracy; of several, the smallest."""
-        return self.values[int(np.argmax(self.accuracy))]
+        return min(self.tied)
+
+    @property
+    def tied(self) -> tuple[float, ...]:
+        """All values with the largest accuracy."""
+        most = max(self.accuracy)
+        # what differs by rounding alone is equal, as in `win_shares`
+        each = zip(self.values, self.accuracy, strict=True)
+        return tuple(value for value, share in each if share > most - 1e-12)
 
     @property
     def low(self) -> float:
@@ -106,7 +114,8 @@ class BestValues(Section):
             name = (one.corruption, *([one.domain] if several else []))
             span = f"{one.low:.3g} to {one.high:.3g}"
             wins = one.wins[one.values.index(one.best)]
-            best = Cell(f"{one.best:.3g}", (span,), f"{one.best:.3g} ({span})", strong=True)
+            told = " or ".join(f"{value:.3g}" for value in one.tied) if len(one.tied) < len(values) else "all alike"
+            best = Cell(told, (span,), f"{told} ({span})", strong=True)
             rows.append(Row([Cell(name[0], name[1:]), best, Cell(f"{wins:.0%}"), *accuracies]))
         headings = [Heading("corruption"), Heading(f"best {sweep.name}"), Heading("wins"), *heads]
         models = _common(sweep)

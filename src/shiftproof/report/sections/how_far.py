@@ -32,6 +32,8 @@ _COLUMNS = (
 )
 _MAIN = "kernel"
 """The measure whose matrix and chart are open on the page: the one without bias."""
+_RELATION = "Does distance go with the gap?"
+_TWO_TARGETS = "Two targets can't tell: any two are in one order or in the other."
 
 
 @SECTIONS.register("how-far")
@@ -68,7 +70,9 @@ class HowFar(Section):
                 Card([table], words, f"From sources to targets, and what is lost on the way ({table.caption})")
             )
         if found := self._correlations():
-            cards.append(Card([*found, *self.charts()], self._words_of_relation(), "Does distance go with the gap?"))
+            cards.append(Card([*found, *self.charts()], self._words_of_relation(), _RELATION))
+        elif self._related:
+            cards.append(Card(words=[_TWO_TARGETS], heading=_RELATION))
         for features in self._features:
             for measure in sorted(self._measures(features), key=lambda one: one != self._first):
                 known = MEASURES[measure]
@@ -196,7 +200,8 @@ class HowFar(Section):
         return self.report.row_name(gap.model, gap.target, origin)
 
     def _correlations(self) -> list[Table]:
-        related = self._related
+        # two targets are in the same order or in the other: always 1 or -1, whatever the distances are
+        related = [one for one in self._related if len(one.targets) > 2]
         if not related:
             return []
         rows = [
