@@ -29,9 +29,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def picture(path: Path, seed: int, side: int = 9) -> None:
+def picture(path: Path, seed: int, side: int = 9, *, square: bool = False) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    pixels = np.random.default_rng(seed).integers(0, 256, (side, side + seed % 3, 3), np.uint8)
+    width = side if square else side + seed % 3
+    pixels = np.random.default_rng(seed).integers(0, 256, (side, width, 3), np.uint8)
     Image.fromarray(pixels).save(path)
 
 
@@ -138,7 +139,7 @@ def hospitals(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             for k in range(6):
                 row = [number, f"{center:03}", slide % 2, 32 * k, 96, k % 2, slide, center, int(k % 3 == 0)]
                 name = f"patient_{row[1]}_node_{row[2]}"
-                picture(root / "patches" / name / f"patch_{name}_x_{row[3]}_y_96.png", number)
+                picture(root / "patches" / name / f"patch_{name}_x_{row[3]}_y_96.png", number, square=True)
                 rows.append(row)
                 number += 1
     with (root / "metadata.csv").open("w", newline="") as file:
@@ -146,6 +147,7 @@ def hospitals(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         writer.writerow(["", "patient", "node", "x_coord", "y_coord", "tumor", "slide", "center", "split"])
         writer.writerows(rows)
     monkeypatch.setattr("shiftproof.domains.camelyon17.COUNTS", {f"hospital_{center}": 12 for center in HOSPITALS})
+    monkeypatch.setattr("shiftproof.domains.camelyon17.PATCH", (9, 9))
     return root
 
 
@@ -239,6 +241,14 @@ class TestCamelyon17:
         shutil.rmtree(root / "patches")
         with pytest.raises(DataError, match="none of the 60 patches"):
             load_domains("camelyon17", size=8, whole=False)
+
+    def test_a_patch_of_another_size_is_a_sentence(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        root = hospitals(folder, monkeypatch)
+        name = "patches/patient_002_node_0/patch_patient_002_node_0_x_64_y_96.png"
+        picture(root / name, 5, side=12, square=True)
+        with pytest.raises(DataError, match=rf"{name} is 12x12, as 1 of 60 images are not the published 9x9"):
+            load_domains("camelyon17", size=8)
+        assert len(load_domains("camelyon17", size=8, whole=False)["hospital_2"]) == 12
 
     def test_a_short_table_is_a_sentence(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         hospitals(folder, monkeypatch)

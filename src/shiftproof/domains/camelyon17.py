@@ -26,6 +26,8 @@ __all__ = ["Camelyon17"]
 CLASSES = ("normal", "tumor")
 COUNTS = {f"hospital_{number}": n for number, n in enumerate((59_436, 34_904, 85_054, 129_838, 146_722))}
 """Patches of every hospital, as published."""
+PATCH = (96, 96)
+"""Height and width of a patch, as published."""
 SLIDES = 10
 """Slides of every hospital, as published."""
 COLUMNS = ("patient", "node", "x_coord", "y_coord", "tumor", "slide", "center", "split")
@@ -82,7 +84,8 @@ class Camelyon17(DataSet):
             own = [rows[place] for place in chosen]
             chosen = chosen[few_of_each(self.name, [row[4] for row in own], [row[0] for row in own], self.per_slide)]
         index = Index.of(files, (rows[place] for place in chosen), states=states[chosen], source=table)
-        return domains_of_files(self.name, index, self.size, channels=3)
+        # what is in the centre of a patch decides its label: of patches of other sizes that is another part of it
+        return domains_of_files(self.name, index, self.size, channels=3, published=PATCH if self.whole else None)
 
     def outline(self) -> Outline:
         """That of the published patches; of so many patches of a slide, those of ten slides a hospital."""

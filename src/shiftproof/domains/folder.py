@@ -59,14 +59,17 @@ def domains_of_files(
     size: int | tuple[int, int] | None = None,
     channels: int | None = None,
     shorter: int | None = None,
+    published: tuple[int, int] | None = None,
 ) -> Domains:
     """Domains whose images are decoded lazily; one label space, classes in alphabetical order.
 
     Images are stretched to their size, or cut out of the centre after their `shorter` side was brought to so many
-    pixels.
+    pixels. An image of another height and width than the `published` ones is refused.
     """
     refuse(index.problems)
     table = FileTable(index.files, index.paths, index.states, index.source)
+    if published is not None:
+        _check_size(name, table, index, published)
     shape = _shape(table, size, channels)
     classes, names = (tuple(sorted(set(column))) for column in (index.labels, index.domains))
     labels, places = _numbers(index.labels, classes), _numbers(index.domains, names)
@@ -77,6 +80,19 @@ def domains_of_files(
         inputs = FileInputs(index.files, ids, shape, shorter=shorter, table=table, rows=rows, among=len(index))
         domains.append(Domain(domain, classes, inputs, labels[rows], ids, groups, splits))
     return Domains(name, domains)
+
+
+def _check_size(name: str, table: FileTable, index: Index, published: tuple[int, int]) -> None:
+    shapes = table.shapes()
+    # a header that can't be read is told when the image is
+    other = np.flatnonzero((shapes[:, 0] > 0) & (shapes[:, 1:] != published).any(1))
+    if len(other):
+        (height, width), path = shapes[other[0], 1:].tolist(), index.paths[other[0]]
+        raise DataError(
+            f"{table.files.root}: {path} is {width}x{height}, as {len(other):,} of {len(shapes):,} images are not the "
+            f"published {published[1]}x{published[0]} of {name}: brought to one size, they would show something else; "
+            "--set data.whole=false takes them as they are"
+        )
 
 
 def _filled(column: NDArray[np.object_]) -> NDArray[np.object_] | None:

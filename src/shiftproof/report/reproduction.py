@@ -21,7 +21,7 @@ __all__ = ["reproduction_files"]
 
 _SHOWN = ("published", "sweeps", "under-noise")
 """Sections whose charts stand on the page."""
-_CHAPTERS = ("under-noise", "refuted", "levels", "agreement", "search")
+_CHAPTERS = ("under-noise", "refuted", "levels", "agreement", "search", "sweeps", "best-values", "loss-change")
 """Sections whose tables stand on the page, each with its words."""
 
 
@@ -42,9 +42,7 @@ def reproduction_files(report: Report, name: str, command: str, compute: str, re
         compute,
         *_verdicts(report.claims),
         *_beside(report.published, report.facts.get("data", "").split(";")[0]),
-        "## All models",
-        _all_words(report),
-        markdown_file([everything]).strip(),
+        *(["## All models", _all_words(report), markdown_file([everything]).strip()] if everything.rows else []),
         *(part for key in _CHAPTERS if key in report.sections for part in _chapter(report.sections[key])),
         *(["## Figures"] if charts or report.gradients else []),
         *(f"![{chart.title or chart.name}]({name}/{chart.name}.svg)" for chart in charts),
@@ -60,7 +58,7 @@ def reproduction_files(report: Report, name: str, command: str, compute: str, re
     files |= {f"{name}/{chart.name}.svg": chart.svg().encode() for chart in charts}
     files |= {f"{name}/{path.name}": path.read_bytes() for path in report.gradients.values()}
     told = dict.fromkeys(("claims", *_SHOWN, *_CHAPTERS))
-    tables = [everything, *(table for key in told for table in _tables(report, key))]
+    tables = [*([everything] if everything.rows else []), *(table for key in told for table in _tables(report, key))]
     by_name: dict[str, list[Table]] = {}
     for table in tables:
         by_name.setdefault(table.name, []).append(table)
