@@ -43,4 +43,9 @@ def _chapter(section: Section, name: str) -> list[str]:
     """A section as Markdown: its heading, its words, its tables, its figures."""
     charts = [f"![{chart.title or chart.words or chart.name}]({name}/{chart.name}.svg)" for chart in section.charts()]
     tables = [one for one in section.tables() if one.name not in _IN_FILES_ALONE]
-    return [f"## {section.title}", " ".join(section.words()), markdown_file(tables).strip(), *charts]
+    return [
+        f"## {section.title}",
+        " ".join(section.words()),
+        *([markdown_file(tables).strip()] if tables else []),
+        *charts,
+    ]
