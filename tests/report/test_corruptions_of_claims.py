@@ -11,7 +11,7 @@ from simulated import IDS, clean
 
 from shiftproof.errors import UnknownName, UsageError
 from shiftproof.evidence import Evidence, Measurement
-from shiftproof.perturbations.corruptions import STANDARD
+from shiftproof.perturbations.corruptions import STANDARD, TEXT
 from shiftproof.probes import PROBES
 from shiftproof.report.claims import Claim, Published, beside_published, judge_claims
 from shiftproof.report.claims.corrupted import check_corrupted
@@ -152,6 +152,33 @@ def test_what_no_probe_asks_for_is_refused_before_a_study_runs(metric: str, why:
         check_corrupted(parse_metric(metric), Side("a", "target"), probes)
 
 
+def test_what_is_asked_for_only_at_other_severities_is_refused() -> None:
+    probes = [
+        PROBES.make({"name": "corrupt", "corruptions": [name], "severities": [level]})
+        for name, level in (("fog", 5), ("snow", 3))
+    ]
+    with pytest.raises(UsageError, match="snow is not asked for at severity 5"):
+        check_corrupted(parse_metric("corrupted@snow:5"), Side("a", "target"), probes)
+    with pytest.raises(UsageError, match="asked for at different severities"):
+        check_corrupted(parse_metric("corrupted@fog+snow"), Side("a", "target"), probes)
+    check_corrupted(parse_metric("corrupted@snow"), Side("a", "target"), probes)
+
+
+def test_corruptions_of_text_are_refused_once_it_is_known_that_there_is_none() -> None:
+    probes = [PROBES.make({"name": "corrupt", "severities": [3]})]
+    metric = parse_metric(f"corrupted@{TEXT[0]}:3")
+    check_corrupted(metric, Side("a", "target"), probes)
+    with pytest.raises(UsageError, match=f"no probe of a asks for {TEXT[0]}"):
+        check_corrupted(metric, Side("a", "target"), probes, known=True)
+
+
+@pytest.mark.parametrize("text", ["attacked@linf:8/255", "certified@0.0313725490196", "reached@linf:1/3"])
+def test_a_size_is_stored_to_its_last_digit(text: str) -> None:
+    form = {"id": "C", "says": "s", "metric": text, "model": "a", "above": "b", "effect": 0}
+    written = Claim.model_validate(form).model_dump(mode="json")
+    assert parse_metrics(written["metric"]) == parse_metrics(text)
+
+
 class TestDocument002:
     def test_every_corruption_has_our_name(self) -> None:
         table = [one for one in read_document("002") if (one.table, one.dataset) == ("Table 1", "CIFAR10-C")]
@@ -226,6 +253,11 @@ class TestBestValues:
         assert (one.best, one.low, one.high) == (0.2, 0.1, 0.2)
         assert sum(one.wins) == pytest.approx(1)
         assert best_values(self.SWEEP, self.evidence(fog=(50, 51, 20)))[0].wins == one.wins
+
+    def test_a_tie_is_told_as_one(self) -> None:
+        (one,) = best_values(self.SWEEP, self.evidence(fog=(50, 50, 20)))
+        assert (one.best, one.tied) == (0.1, (0.1, 0.2))
+        assert best_values(self.SWEEP, self.evidence(fog=(30, 30, 30)))[0].tied == (0.1, 0.2, 0.4)
 
     def test_two_models_or_other_samples_are_no_sweep(self) -> None:
         whole = self.evidence(fog=(50, 51, 20))

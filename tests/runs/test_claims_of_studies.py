@@ -81,6 +81,10 @@ COMPARED = "metric: accuracy, model: gray, above: plain"
         (claim("metric: accuracy, model: grey, above: plain, effect: 0"), "unknown model 'grey'. Did you mean 'gray'?"),
         (claim("metric: accuracy, model: gray, above: plane, effect: 0"), "unknown model 'plane'"),
         (claim("metric: accuracy, model: gray, above: gray, effect: 0"), "compares gray on e=0.9 with itself"),
+        (
+            claim("metric: accuracy, model: gray, by: randomized-smoothing, near: {by: latent-margin}, effect: 0.1"),
+            "with itself",
+        ),
         (claim("metric: acurracy, model: gray, above: plain, effect: 0"), "unknown metric 'acurracy'"),
         (claim("metric: certified, model: gray, above: plain, effect: 0"), "the metric 'certified' needs a size"),
         (claim('metric: "certified@[0, x]", model: gray, above: plain, effect: 0'), "can't read the sizes"),
