@@ -56,7 +56,8 @@ def estimate_each(study: Study, compute: Compute, json: bool) -> None:
 
     targets = left_out_of(study)
     if not json:
-        typer.echo(f"{len(targets)} runs, each leaving out one of {', '.join(targets)}; tried is the first", err=True)
+        told = f"{len(targets)} runs, each leaving out one of {', '.join(targets)}"
+        typer.echo(f"{told}; tried is the first, and figures are of all", err=True)
     cost, times = estimate_or_try_blank(study.leaving_out(targets[0]), compute, "lines"), len(targets)
     whole = replace(
         cost,
